@@ -1,6 +1,7 @@
 """The clock: the only place of the server that reads the time of day.
 
-Doors (views, Celery tasks, commands) call :func:`now` once and pass the value on; rules and services take ``now`` as an argument, so a test or a
+Doors (views, Celery tasks, commands) call :func:`now` once and pass the value on; rules and services take ``now`` as
+an argument, so a test or a
 replay decides what time it is.
 """
 

@@ -12,7 +12,7 @@ class MissingSetting(Exception):
 
 
 def text(name: str, default: str | None = None, *, example: str = "") -> str:
-    """The value of `name`, else of the file that ``NAME_FILE`` names, else `default`; MissingSetting if there is none."""
+    """The value of `name`, else of the file ``NAME_FILE`` names, else `default`; MissingSetting if there is none."""
     value = os.environ.get(name)
     if value:
         return value

@@ -1,6 +1,7 @@
 """Identifiers and secrets: the only place of the server that draws randomness.
 
-A public id is ``prefix_`` + 26 characters of Crockford base 32: 48 bits of Unix milliseconds, then 80 random bits (the layout of ULID), so ids of one
+A public id is ``prefix_`` + 26 characters of Crockford base 32: 48 bits of Unix milliseconds, then 80 random bits (the
+layout of ULID), so ids of one
 kind sort by age. Secrets are random text; only their SHA-256 digest is stored.
 """
 

@@ -34,7 +34,11 @@ class Fingerprint(models.Model):
     valid_until = models.DateTimeField()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(state__in=[s.value for s in FingerprintState]), name="fingerprint_state_known")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=[s.value for s in FingerprintState]), name="fingerprint_state_known"
+            )
+        ]
         indexes = [models.Index(fields=["node", "-measured_at"], name="fingerprint_newest")]  # the valid one of a node
 
     def __str__(self) -> str:

@@ -64,7 +64,9 @@ class Node(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(state__in=[s.value for s in NodeState]), name="node_state_known"),
-            models.CheckConstraint(condition=Q(isolation__in=[i.value for i in Isolation]), name="node_isolation_known"),
+            models.CheckConstraint(
+                condition=Q(isolation__in=[i.value for i in Isolation]), name="node_isolation_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -72,7 +74,9 @@ class Node(models.Model):
 
 
 class Device(models.Model):
-    """A card. `virtual` = no hardware behind it: demo and test profiles only, labelled wherever it is shown, sold or billed."""
+    """A card. `virtual` = no hardware behind it: demo and test profiles only, labelled wherever it is shown, sold or
+    billed.
+    """
 
     node = models.ForeignKey(Node, models.CASCADE, related_name="devices")
     local_id = models.CharField(max_length=80)  # the plug-in's id, stable on that machine

@@ -38,7 +38,9 @@ class Offer(models.Model):
     node = models.ForeignKey(Node, models.PROTECT, related_name="offers")
     state = models.CharField(max_length=10, default=OfferState.DRAFT)
     currency = models.CharField(max_length=3)
-    windows = models.JSONField(default=list)  # [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris", "factor_ppm": 500000}]; [] = always
+    windows = models.JSONField(
+        default=list
+    )  # [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris", "factor_ppm": 500000}]; [] = always
     green_ratio_ppm = models.PositiveIntegerField(null=True)  # declared; null = the region's published figure
     until = models.DateTimeField(null=True)
     version = models.PositiveIntegerField(default=1)  # for If-Match
@@ -49,7 +51,9 @@ class Offer(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(state__in=[s.value for s in OfferState]), name="offer_state_known"),
             models.CheckConstraint(condition=Q(currency__in=sorted(CURRENCIES)), name="offer_currency_known"),
-            models.CheckConstraint(condition=Q(green_ratio_ppm=None) | Q(green_ratio_ppm__lte=1_000_000), name="offer_green_at_most_one"),
+            models.CheckConstraint(
+                condition=Q(green_ratio_ppm=None) | Q(green_ratio_ppm__lte=1_000_000), name="offer_green_at_most_one"
+            ),
             models.UniqueConstraint(
                 fields=["node"], condition=Q(state__in=["draft", "published", "paused"]), name="offer_one_open_per_node"
             ),
@@ -60,7 +64,9 @@ class Offer(models.Model):
 
 
 class PriceVersion(models.Model):
-    """What one sku of one offer costs from `valid_from` until its successor; append-only but for `valid_until`, which is set once."""
+    """What one sku of one offer costs from `valid_from` until its successor; append-only but for `valid_until`, which
+    is set once.
+    """
 
     public_id = models.CharField(max_length=32, unique=True, default=new_price_version_id, editable=False)
     offer = models.ForeignKey(Offer, models.PROTECT, related_name="prices")
@@ -69,7 +75,9 @@ class PriceVersion(models.Model):
     rental = models.CharField(max_length=5, default=Rental.FIXED)
     unit_price_micro = models.BigIntegerField()  # micro-currency per unit-hour
     currency = models.CharField(max_length=3)
-    tiers = models.JSONField(default=list)  # [] or [{"up_to_h": 100, "price_micro": …}, …, {"up_to_h": null, …}], graduated
+    tiers = models.JSONField(
+        default=list
+    )  # [] or [{"up_to_h": 100, "price_micro": …}, …, {"up_to_h": null, …}], graduated
     zone = models.CharField(max_length=130)  # region/zone, as text
     provider = models.CharField(max_length=32)  # organisation's public id, as text
     valid_from = models.DateTimeField()
@@ -79,11 +87,14 @@ class PriceVersion(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(unit_price_micro__gte=0, unit_price_micro__lte=MAX_UNIT_PRICE_MICRO), name="price_within_bounds"
+                condition=Q(unit_price_micro__gte=0, unit_price_micro__lte=MAX_UNIT_PRICE_MICRO),
+                name="price_within_bounds",
             ),
             models.CheckConstraint(condition=Q(currency__in=sorted(CURRENCIES)), name="price_currency_known"),
             models.CheckConstraint(condition=Q(rental__in=[r.value for r in Rental]), name="price_rental_known"),
-            models.UniqueConstraint(fields=["offer", "sku"], condition=Q(valid_until=None), name="price_one_open_per_sku"),
+            models.UniqueConstraint(
+                fields=["offer", "sku"], condition=Q(valid_until=None), name="price_one_open_per_sku"
+            ),
         ]
 
     def __str__(self) -> str:

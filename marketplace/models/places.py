@@ -26,8 +26,12 @@ class Region(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(latitude__range=(-90, 90), longitude__range=(-180, 180)), name="region_on_the_globe"),
-            models.CheckConstraint(condition=Q(green_ratio_ppm=None) | Q(green_ratio_ppm__lte=1_000_000), name="region_green_at_most_one"),
+            models.CheckConstraint(
+                condition=Q(latitude__range=(-90, 90), longitude__range=(-180, 180)), name="region_on_the_globe"
+            ),
+            models.CheckConstraint(
+                condition=Q(green_ratio_ppm=None) | Q(green_ratio_ppm__lte=1_000_000), name="region_green_at_most_one"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -30,7 +30,9 @@ class ReferencePrice(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["market", "name", "region", "listed_on"], name="reference_once")]
-        indexes = [models.Index(fields=["card_model", "price_micro"], name="reference_by_card")]  # reference tab of the market page
+        indexes = [
+            models.Index(fields=["card_model", "price_micro"], name="reference_by_card")
+        ]  # reference tab of the market page
 
     def __str__(self) -> str:
         return f"{self.market} {self.name}"

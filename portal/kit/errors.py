@@ -18,7 +18,8 @@
     ├── TooMany                  rate_limited         429   retry_after seconds
     └── Unavailable              unavailable          503   retry_after seconds
 
-``detail`` is a sentence that says what to do next. ``code`` is stable and may be narrowed by the raiser (``code="quote_expired"``).
+``detail`` is a sentence that says what to do next. ``code`` is stable and may be narrowed by the raiser
+(``code="quote_expired"``).
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of an input: where (`path`, dotted), which (`code`, stable), what (`message`) and how to mend it (`hint`)."""
+    """One fault of an input: where (`path`, dotted), which (`code`, stable), what (`message`) and how to mend it
+    (`hint`).
+    """
 
     path: str
     code: str

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 
 @dataclass(frozen=True, order=True)
@@ -35,4 +36,4 @@ class Interval:
     def cut(self, moments: Iterable[datetime]) -> list["Interval"]:
         """This interval cut at each of `moments` that lies strictly inside it; the parts tile it in order."""
         marks = [self.start, *sorted({m for m in moments if self.start < m < self.end}), self.end]
-        return [Interval(a, b) for a, b in zip(marks, marks[1:], strict=False)]
+        return [Interval(a, b) for a, b in pairwise(marks)]

@@ -1,7 +1,9 @@
 """A state machine is a table; this file turns the crank.
 
-The table maps ``(state, event)`` to ``(new state, effects)``. An unknown pair is :class:`~portal.kit.errors.InvalidTransition` and changes nothing
-(rule 6). Effects are plain values that a service performs (rule 7). The pattern follows h11's ``_state.py``: rules first, then tables, no ifs.
+The table maps ``(state, event)`` to ``(new state, effects)``. An unknown pair is
+:class:`~portal.kit.errors.InvalidTransition` and changes nothing
+(rule 6). Effects are plain values that a service performs (rule 7). The pattern follows h11's ``_state.py``: rules
+first, then tables, no ifs.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,8 @@ type                  holds                                                     
 :class:`Money`        whole minor units of a currency: what is posted and paid    added, split
 ====================  ==========================================================  =========================
 
-:func:`half_up` is the one rounding function; a line is rounded once, from the exact product (billing §5). No type takes a float or mixes currencies.
+:func:`half_up` is the one rounding function; a line is rounded once, from the exact product (billing §5). No type
+takes a float or mixes currencies.
 """
 
 from collections.abc import Sequence
@@ -90,13 +91,15 @@ class Exact:
         return Money(half_up(self.value * 10 ** currency(self.currency).exponent), self.currency)
 
     def micro(self) -> int:
-        """Rounded to whole micro-currency: for display and estimates only, never to be rounded again into minor units."""
+    """Micro-currency per unit-hour: `UnitPrice(3_500, "USD")` is 0.0035 per core-hour. Refuses negative and absurd
         return half_up(self.value * MICRO)
 
 
 @dataclass(frozen=True)
 class UnitPrice:
-    """Micro-currency per unit-hour: ``UnitPrice(3_500, "USD")`` is 0.0035 per core-hour. Refuses negative and absurd prices."""
+    """Micro-currency per unit-hour: ``UnitPrice(3_500, "USD")`` is 0.0035 per core-hour. Refuses negative and absurd
+    prices.
+    """
 
     micro: int
     currency: str
@@ -109,7 +112,9 @@ class UnitPrice:
 
     @classmethod
     def parse(cls, text: str, code: str) -> "UnitPrice":
-        """From decimal text with at most six decimals; ValueError says what is wrong (sign, size, decimals, not a number)."""
+        """From decimal text with at most six decimals; ValueError says what is wrong (sign, size, decimals, not a
+        number).
+        """
         return cls(parse_micro(text), code)
 
     def text(self) -> str:
@@ -169,7 +174,9 @@ class Money:
 
 
 def rate(quantity_us: int, price: UnitPrice, discount_ppm: int = 0) -> Exact:
-    """Quantity in resource-microseconds × price per unit-hour × (1 − discount), exactly. Works on |quantity|; the sign comes back."""
+    """Quantity in resource-microseconds × price per unit-hour × (1 − discount), exactly. Works on |quantity|; the sign
+    comes back.
+    """
     kept = PPM - _whole(discount_ppm, "discount_ppm")
     if not 0 <= kept <= PPM:
         raise ValueError("a discount lies between 0 and 1,000,000 ppm")
@@ -183,7 +190,9 @@ def rate_bytes(quantity: int, price: UnitPrice) -> Exact:
 
 
 def split(total_minor: int, weights: Sequence[int]) -> list[int]:
-    """`total_minor` laid over `weights` by largest remainder on its size; ties go to the earlier part; the sign comes back. ValueError if all weights are 0."""
+    """`total_minor` laid over `weights` by largest remainder on its size; ties go to the earlier part; the sign comes
+    back. ValueError if all weights are 0.
+    """
     _whole(total_minor, "split")
     whole = sum(_whole(w, "weight") for w in weights)
     if whole <= 0 or min(weights) < 0:

@@ -7,11 +7,32 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: no I, L, O, U."""
 
 KINDS = {
-    "usr": "user", "org": "organisation", "prj": "project", "key": "API key", "sec": "secret", "ivt": "invitation",
-    "nod": "node", "enr": "enrolment token", "fgp": "fingerprint", "ofr": "offer", "prv": "price version", "ref": "reference price",
-    "job": "job", "tsk": "task", "att": "attempt", "lse": "lease", "quo": "quote", "dec": "placement decision", "art": "artefact",
-    "inv": "invoice", "hld": "hold", "txn": "ledger entry", "msg": "outbox message", "evt": "event", "aud": "audit event",
-}  # fmt: skip
+    "usr": "user",
+    "org": "organisation",
+    "prj": "project",
+    "key": "API key",
+    "sec": "secret",
+    "ivt": "invitation",
+    "nod": "node",
+    "enr": "enrolment token",
+    "fgp": "fingerprint",
+    "ofr": "offer",
+    "prv": "price version",
+    "ref": "reference price",
+    "job": "job",
+    "tsk": "task",
+    "att": "attempt",
+    "lse": "lease",
+    "quo": "quote",
+    "dec": "placement decision",
+    "art": "artefact",
+    "inv": "invoice",
+    "hld": "hold",
+    "txn": "ledger entry",
+    "msg": "outbox message",
+    "evt": "event",
+    "aud": "audit event",
+}
 
 
 def compose(prefix: str, milliseconds: int, noise: int) -> str:

@@ -1,6 +1,7 @@
 """Quantities of resources: stored in whole resource-microseconds, printed in core-hours and card-hours.
 
-``qty_us`` = thousandths allocated (``count_milli``) × unfrozen microseconds // 1000, rounded down once on the cumulative counter (billing P1).
+``qty_us`` = thousandths allocated (``count_milli``) × unfrozen microseconds // 1000, rounded down once on the
+cumulative counter (billing P1).
 """
 
 from fractions import Fraction

@@ -1,6 +1,7 @@
 """Effects promised inside a transaction and performed after it: mail, webhooks, wake-ups, calls to the payment rail.
 
-A row is written by the transaction that decides, and sent at least once by the relay; the receiver is keyed, so a repetition does nothing.
+A row is written by the transaction that decides, and sent at least once by the relay; the receiver is keyed, so a
+repetition does nothing.
 """
 
 from django.db import models

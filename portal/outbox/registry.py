@@ -1,4 +1,6 @@
-"""Which function performs a topic. Handlers register in ``apps.py: ready()`` of the app that owns them, so no floor imports a higher one."""
+"""Which function performs a topic. Handlers register in ``apps.py: ready()`` of the app that owns them, so no floor
+imports a higher one.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -18,7 +18,9 @@ BACK_OFF = (1, 2, 5, 10, 30, 60, 300, 1800)
 """Seconds before the next try after the n-th failure; the last one repeats."""
 
 
-def put(*, topic: str, key: str, payload: Mapping[str, Any] | None = None, now: datetime, due_at: datetime | None = None) -> None:
+def put(
+    *, topic: str, key: str, payload: Mapping[str, Any] | None = None, now: datetime, due_at: datetime | None = None
+) -> None:
     """Promise an effect in the running transaction; the same (topic, key) again is no second promise.
 
     After commit the relay is nudged; a lost nudge costs one period of the relay, nothing else.
@@ -32,9 +34,15 @@ def put(*, topic: str, key: str, payload: Mapping[str, Any] | None = None, now: 
 
 
 def relay(*, now: datetime, limit: int = BATCH) -> int:
-    """Perform what is due, each message in a transaction of its own that claims it (`SKIP LOCKED`); returns how many were sent."""
+    """Perform what is due, each message in a transaction of its own that claims it (`SKIP LOCKED`); returns how many
+    were sent.
+    """
     sent = 0
-    due = OutboxMessage.objects.filter(sent_at=None, due_at__lte=now).order_by("due_at", "id").values_list("id", flat=True)[:limit]
+    due = (
+        OutboxMessage.objects.filter(sent_at=None, due_at__lte=now)
+        .order_by("due_at", "id")
+        .values_list("id", flat=True)[:limit]
+    )
     for message_id in list(due):
         sent += _send_one(message_id, now)
     return sent
@@ -51,8 +59,12 @@ def _send_one(message_id: int, now: datetime) -> bool:
         if message is None:  # another relay has it
             return False
         perform = handler_of(message.topic)
-        if perform is None:  # nobody performs it yet: the row stays as the record of the promise, and is asked again seldom
-            OutboxMessage.objects.filter(id=message.id).update(due_at=now + timedelta(seconds=BACK_OFF[-1]), last_error="no handler")
+        if (
+            perform is None
+        ):  # nobody performs it yet: the row stays as the record of the promise, and is asked again seldom
+            OutboxMessage.objects.filter(id=message.id).update(
+                due_at=now + timedelta(seconds=BACK_OFF[-1]), last_error="no handler"
+            )
             return False
         try:
             with transaction.atomic():
@@ -63,7 +75,9 @@ def _send_one(message_id: int, now: datetime) -> bool:
             wait = BACK_OFF[min(message.tries, len(BACK_OFF) - 1)]
             log.warning("outbox %s %s failed: %s", message.topic, message.key, error)
             OutboxMessage.objects.filter(id=message.id).update(
-                tries=message.tries + 1, last_error=f"{type(error).__name__}: {error}"[:500], due_at=now + timedelta(seconds=wait)
+                tries=message.tries + 1,
+                last_error=f"{type(error).__name__}: {error}"[:500],
+                due_at=now + timedelta(seconds=wait),
             )
             return False
         OutboxMessage.objects.filter(id=message.id).update(sent_at=now, tries=message.tries + 1, last_error="")

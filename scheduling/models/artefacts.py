@@ -11,7 +11,9 @@ def new_artefact_id() -> str:
 
 
 class Artefact(models.Model):
-    """An output of an attempt. It belongs to the task only once `published`, in the transaction that accepts the result."""
+    """An output of an attempt. It belongs to the task only once `published`, in the transaction that accepts the
+    result.
+    """
 
     public_id = models.CharField(max_length=32, unique=True, default=new_artefact_id, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", models.PROTECT)
@@ -33,8 +35,12 @@ class Artefact(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["attempt", "name"], name="artefact_once_per_attempt"),
-            models.UniqueConstraint(fields=["task", "name"], condition=Q(published=True, state="stored"), name="artefact_one_published"),
-            models.CheckConstraint(condition=Q(state__in=["stored", "deleted", "expired"]), name="artefact_state_known"),
+            models.UniqueConstraint(
+                fields=["task", "name"], condition=Q(published=True, state="stored"), name="artefact_one_published"
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=["stored", "deleted", "expired"]), name="artefact_state_known"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -46,12 +46,18 @@ class Attempt(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["task", "rank"], condition=Q(state__in=LIVE), name="attempt_one_live_per_task"),
+            models.UniqueConstraint(
+                fields=["task", "rank"], condition=Q(state__in=LIVE), name="attempt_one_live_per_task"
+            ),
             models.UniqueConstraint(fields=["task", "fence", "rank"], name="attempt_once_per_fence"),
-            models.UniqueConstraint(fields=["task", "rank"], condition=Q(result_accepted=True), name="attempt_one_accepted_result"),
+            models.UniqueConstraint(
+                fields=["task", "rank"], condition=Q(result_accepted=True), name="attempt_one_accepted_result"
+            ),
             models.CheckConstraint(condition=Q(state__in=LIVE + ENDED), name="attempt_state_known"),
         ]
-        indexes = [models.Index(fields=["node"], condition=Q(state__in=LIVE), name="attempt_live_of_node")]  # sync, reconcile
+        indexes = [
+            models.Index(fields=["node"], condition=Q(state__in=LIVE), name="attempt_live_of_node")
+        ]  # sync, reconcile
 
     def __str__(self) -> str:
         return self.public_id

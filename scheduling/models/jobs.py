@@ -41,12 +41,16 @@ class Job(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(state__in=["queued", "running", "done", "failed", "cancelled"]), name="job_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=["queued", "running", "done", "failed", "cancelled"]), name="job_state_known"
+            ),
             models.CheckConstraint(condition=Q(priority__lte=9), name="job_priority_0_9"),
         ]
         indexes = [
             models.Index(fields=["organisation", "-id"], name="job_of_organisation"),  # job list
-            models.Index(fields=["state"], condition=Q(state__in=["queued", "running"]), name="job_open"),  # operator's queue
+            models.Index(
+                fields=["state"], condition=Q(state__in=["queued", "running"]), name="job_open"
+            ),  # operator's queue
         ]
 
     def __str__(self) -> str:
@@ -78,7 +82,8 @@ class Task(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "name", "index"], name="task_once_per_job"),
             models.CheckConstraint(
-                condition=Q(state__in=["waiting", "queued", "placed", "running", "done", "failed", "cancelled"]), name="task_state_known"
+                condition=Q(state__in=["waiting", "queued", "placed", "running", "done", "failed", "cancelled"]),
+                name="task_state_known",
             ),
         ]
         indexes = [models.Index(fields=["id"], condition=Q(state="queued"), name="task_queue")]  # the cycle
@@ -103,7 +108,9 @@ class JobEvent(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["job", "sequence"], name="event_sequence_once"),
             models.UniqueConstraint(
-                fields=["job"], condition=Q(type__in=["job.done", "job.failed", "job.cancelled"], data__final=True), name="event_one_terminal"
+                fields=["job"],
+                condition=Q(type__in=["job.done", "job.failed", "job.cancelled"], data__final=True),
+                name="event_one_terminal",
             ),
         ]
 

@@ -11,7 +11,7 @@ def new_lease_id() -> str:
 
 
 class Lease(models.Model):
-    """A trigger on insert locks the node's capacity row and refuses what exceeds it (SQLSTATE 23514), also by raw SQL."""
+    """A trigger on insert locks the node's capacity row and refuses what exceeds it (23514), also by raw SQL."""
 
     public_id = models.CharField(max_length=32, unique=True, default=new_lease_id, editable=False)
     attempt = models.OneToOneField("scheduling.Attempt", models.CASCADE, related_name="lease")
@@ -37,10 +37,14 @@ class Lease(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(state__in=["pending", "active", "released", "expired", "revoked"]), name="lease_state_known")
+            models.CheckConstraint(
+                condition=Q(state__in=["pending", "active", "released", "expired", "revoked"]), name="lease_state_known"
+            )
         ]
         indexes = [
-            models.Index(fields=["expires_at"], condition=Q(state__in=["pending", "active"]), name="lease_live"),  # the sweep
+            models.Index(
+                fields=["expires_at"], condition=Q(state__in=["pending", "active"]), name="lease_live"
+            ),  # the sweep
             models.Index(fields=["node"], condition=Q(capacity_freed=False), name="lease_holding"),  # reconcile
         ]
 

@@ -22,7 +22,9 @@ class Quote(models.Model):
     spec_digest = models.CharField(max_length=64)
     rental = models.CharField(max_length=5)
     currency = models.CharField(max_length=3)
-    points = models.JSONField()  # [{index, offer, node, region, zone, values, cost {low, expected, high}, prices, transfer, roles}]
+    points = (
+        models.JSONField()
+    )  # [{index, offer, node, region, zone, values, cost {low, expected, high}, prices, transfer, roles}]
     pick = models.PositiveSmallIntegerField(null=True)  # the policy's choice, an index into points
     reason = models.JSONField(default=dict)  # why that one
     seen = models.JSONField(default=dict)  # looked at, kept, per tier
@@ -31,7 +33,9 @@ class Quote(models.Model):
     expires_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(state__in=["open", "used", "expired"]), name="quote_state_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(state__in=["open", "used", "expired"]), name="quote_state_known")
+        ]
         indexes = [models.Index(fields=["expires_at"], condition=Q(state="open"), name="quote_open")]  # expiry
 
     def __str__(self) -> str:

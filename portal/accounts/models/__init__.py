@@ -2,4 +2,14 @@ from portal.accounts.models.keys import ApiKey, Secret
 from portal.accounts.models.organisations import Invitation, Membership, Organisation, OrganisationState, Project, Role
 from portal.accounts.models.users import User
 
-__all__ = ["ApiKey", "Invitation", "Membership", "Organisation", "OrganisationState", "Project", "Role", "Secret", "User"]
+__all__ = [
+    "ApiKey",
+    "Invitation",
+    "Membership",
+    "Organisation",
+    "OrganisationState",
+    "Project",
+    "Role",
+    "Secret",
+    "User",
+]

@@ -49,7 +49,9 @@ class Secret(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["organisation", "project", "name"], nulls_distinct=False, name="secret_name_once")
+            models.UniqueConstraint(
+                fields=["organisation", "project", "name"], nulls_distinct=False, name="secret_name_once"
+            )
         ]
 
     def __str__(self) -> str:

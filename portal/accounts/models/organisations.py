@@ -42,7 +42,9 @@ class Organisation(models.Model):
     name = models.CharField(max_length=120)
     parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
     currency = models.CharField(max_length=3)
-    period_timezone = models.CharField(max_length=40, default="UTC")  # an IANA name; a change takes effect with the next period
+    period_timezone = models.CharField(
+        max_length=40, default="UTC"
+    )  # an IANA name; a change takes effect with the next period
     credit_limit_minor = models.BigIntegerField(null=True, blank=True)  # null = IDLEWILD_CREDIT_LIMIT
     state = models.CharField(max_length=10, default=OrganisationState.ACTIVE)
     provider_verified = models.BooleanField(default=False)  # set by an operator
@@ -54,9 +56,14 @@ class Organisation(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(currency__in=sorted(CURRENCIES)), name="organisation_currency_known"),
-            models.CheckConstraint(condition=Q(state__in=[s.value for s in OrganisationState]), name="organisation_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=[s.value for s in OrganisationState]), name="organisation_state_known"
+            ),
             models.CheckConstraint(condition=~Q(parent=F("id")), name="organisation_not_own_parent"),
-            models.CheckConstraint(condition=Q(credit_limit_minor=None) | Q(credit_limit_minor__gte=0), name="organisation_limit_not_negative"),
+            models.CheckConstraint(
+                condition=Q(credit_limit_minor=None) | Q(credit_limit_minor__gte=0),
+                name="organisation_limit_not_negative",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -75,7 +82,9 @@ class Project(models.Model):
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["organisation", "slug"], name="project_slug_once_per_organisation")]
+        constraints = [
+            models.UniqueConstraint(fields=["organisation", "slug"], name="project_slug_once_per_organisation")
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -113,7 +122,9 @@ class Invitation(models.Model):
     accepted_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(role__in=[r.value for r in Role]), name="invitation_role_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(role__in=[r.value for r in Role]), name="invitation_role_known")
+        ]
 
     def __str__(self) -> str:
         return f"{self.email} to {self.organisation}"
