@@ -91,7 +91,7 @@ class Exact:
         return Money(half_up(self.value * 10 ** currency(self.currency).exponent), self.currency)
 
     def micro(self) -> int:
-    """Micro-currency per unit-hour: `UnitPrice(3_500, "USD")` is 0.0035 per core-hour. Refuses negative and absurd
+        """Rounded to whole micro-currency: for display and estimates; never rounded again into minor units."""
         return half_up(self.value * MICRO)
 
 
