@@ -1,0 +1,28 @@
+"""The one process that serves: pages and API by Django, live pages and wake-ups of agents by websocket.
+
+Pages' sockets come from our own pages only (origin checked) and carry the session; nodes send no origin and sign in by their own secret.
+"""
+
+import os
+from importlib.util import find_spec
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.core.asgi import get_asgi_application
+from django.urls import path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+http = get_asgi_application()
+
+# Consumers import models, so they come after the apps are ready.
+sockets = []
+if find_spec("scheduling.consumers"):
+    from scheduling import consumers
+
+    sockets = [
+        path("ws/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(consumers.websocket_urlpatterns)))),
+        path("agent/v1/", URLRouter(consumers.agent_websocket_urlpatterns)),
+    ]
+
+application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(sockets)})
