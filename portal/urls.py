@@ -25,7 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", doors.readyz, name="readyz"),
     path("get/", doors.get_index, name="get"),
     path("get/<str:name>", doors.get_wheel, name="get_wheel"),
-    path("api/v1/", include("portal.api_urls")),
+    *([path("api/v1/", include("portal.api_urls"))] if find_spec("portal.accounts.authentication") else []),
     *([path("agent/v1/", include("scheduling.api.agent_urls"))] if find_spec("scheduling.api.agent_urls") else []),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
