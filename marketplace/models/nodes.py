@@ -50,11 +50,18 @@ class Node(models.Model):
     cores_milli = models.PositiveIntegerField(default=0)  # thousandths of a core for sale
     memory_mib = models.PositiveIntegerField(default=0)
     disk_gib = models.PositiveIntegerField(default=0)
-    arch = models.CharField(max_length=20, blank=True)  # x86_64, aarch64
-    cpu_model = models.CharField(max_length=120, blank=True)
+    arch = models.CharField(max_length=40, blank=True)  # x86_64, aarch64
+    cpu_model = models.CharField(max_length=200, blank=True)
+    machine_cores = models.PositiveIntegerField(default=0)  # of the whole machine; this node may sell a share
+    system = models.CharField(max_length=200, blank=True)  # distribution, as the agent names it
+    executor = models.CharField(max_length=40, blank=True)  # bwrap, process
+    cgroups = models.CharField(max_length=20, blank=True)  # v2, v1, hybrid, none
     hardware_hash = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     checks = models.JSONField(default=list)  # onboarding: [{name, state: waiting|passed|failed, detail, fix, at}]
+    wanted = ArrayField(models.CharField(max_length=20), default=list)  # orders for the agent: self_test, fingerprint, inventory
+    reliability_ppm = models.PositiveIntegerField(null=True)  # null = new: fewer than 20 samples
+    reliability_samples = models.PositiveIntegerField(default=0)
     refuse_past_due = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     enrolled_at = models.DateTimeField(null=True)
@@ -79,11 +86,11 @@ class Device(models.Model):
     """
 
     node = models.ForeignKey(Node, models.CASCADE, related_name="devices")
-    local_id = models.CharField(max_length=80)  # the plug-in's id, stable on that machine
-    kind = models.CharField(max_length=20)  # the plug-in: nvidia, virtual
-    model = models.CharField(max_length=80)  # the name of contracts: A100-80GB, virtual
+    local_id = models.CharField(max_length=100)  # the plug-in's id, stable on that machine
+    kind = models.CharField(max_length=40)  # the plug-in: nvidia, virtual
+    model = models.CharField(max_length=100)  # the name of contracts: A100-80GB, virtual
     memory_mib = models.PositiveIntegerField(default=0)
-    driver = models.CharField(max_length=40, blank=True)
+    driver = models.CharField(max_length=100, blank=True)
     virtual = models.BooleanField(default=False)
     present = models.BooleanField(default=True)  # false: the agent no longer reports it
 

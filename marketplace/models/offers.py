@@ -38,9 +38,8 @@ class Offer(models.Model):
     node = models.ForeignKey(Node, models.PROTECT, related_name="offers")
     state = models.CharField(max_length=10, default=OfferState.DRAFT)
     currency = models.CharField(max_length=3)
-    windows = models.JSONField(
-        default=list
-    )  # [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris", "factor_ppm": 500000}]; [] = always
+    hours = models.JSONField(default=list)  # open hours: [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris"}]; [] = always
+    windows = models.JSONField(default=list)  # hours of another price: the same with "factor_ppm": 500000 (half price)
     green_ratio_ppm = models.PositiveIntegerField(null=True)  # declared; null = the region's published figure
     until = models.DateTimeField(null=True)
     version = models.PositiveIntegerField(default=1)  # for If-Match
@@ -54,6 +53,7 @@ class Offer(models.Model):
             models.CheckConstraint(
                 condition=Q(green_ratio_ppm=None) | Q(green_ratio_ppm__lte=1_000_000), name="offer_green_at_most_one"
             ),
+            models.CheckConstraint(condition=Q(version__gte=1), name="offer_version_counts"),
             models.UniqueConstraint(
                 fields=["node"], condition=Q(state__in=["draft", "published", "paused"]), name="offer_one_open_per_node"
             ),

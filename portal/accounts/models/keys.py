@@ -41,8 +41,7 @@ class Secret(models.Model):
     organisation = models.ForeignKey(Organisation, models.CASCADE, related_name="secrets")
     project = models.ForeignKey(Project, models.CASCADE, null=True, blank=True, related_name="secrets")
     name = models.CharField(max_length=120)
-    ciphertext = models.BinaryField()
-    key_id = models.CharField(max_length=40)
+    sealed = models.TextField()  # of portal.vault: key id and ciphertext, bound to this organisation and name
     created_by = models.CharField(max_length=80)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

@@ -1,0 +1,58 @@
+"""The middleware of the front door: every request has an id, every refusal below ``/api/`` is problem+json.
+
+The id is the caller's ``X-Request-Id`` if it is a plain word, else a new one; it is in the answer's header, in problem bodies and in log lines.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+
+from portal import ids
+from portal.api.errors import MEDIA_TYPE, of_idlewild, problem
+from portal.kit.errors import IdlewildError
+
+log = logging.getLogger("idlewild.api")
+HEADER = "X-Request-Id"
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{8,64}")
+PROGRAMS = ("/api/", "/agent/", "/hooks/")
+"""Addresses below which only programs knock."""
+
+
+class Manners:
+    """See the module."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get(HEADER, "")
+        request.request_id = given if _PLAIN.fullmatch(given) else ids.token(20)  # type: ignore[attr-defined]
+        response = self.get_response(request)
+        if response.status_code >= 400 and request.path.startswith(PROGRAMS) and "json" not in response.get("Content-Type", ""):
+            response = self._dressed(request, response)
+        response[HEADER] = request.request_id  # type: ignore[attr-defined]
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not request.path.startswith(PROGRAMS):
+            return None
+        request_id = request.request_id  # type: ignore[attr-defined]
+        if isinstance(exception, IdlewildError):
+            body, headers = of_idlewild(exception, request_id)
+            return JsonResponse(body, status=body["status"], headers=headers, content_type=MEDIA_TYPE)
+        return None
+
+    def _dressed(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        sentences = {
+            404: (_("There is no such address. The interface is described at /api/v1/openapi.json."), "not_found"),
+            403: (_("This request was refused before it was read (CSRF token missing or wrong?)."), "forbidden"),
+            500: (_("This is our fault. Nothing was changed; say the request id if you ask us about it."), "internal"),
+        }
+        detail, code = sentences.get(response.status_code, (response.reason_phrase, "error"))
+        body = problem(status=response.status_code, code=code, detail=detail, request_id=request.request_id)  # type: ignore[attr-defined]
+        dressed = JsonResponse(body, status=response.status_code, content_type=MEDIA_TYPE)
+        dressed.cookies = response.cookies
+        return dressed
