@@ -139,6 +139,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.api.manners.Manners",  # a request id for everything; problem+json below /api/
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -309,6 +310,7 @@ LOGOUT_REDIRECT_URL = "/"
 # --- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.accounts.authentication.KeyAuth", "portal.accounts.authentication.SessionAuth"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.api.throttling.ByCaller"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
