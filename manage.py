@@ -5,7 +5,7 @@ import os
 import sys
 
 # These neither need nor touch a database (or, as `up`, bring it along).
-OFFLINE = {"up", "check", "help", "makemessages", "compilemessages", "collectstatic", "spectacular", "startapp", "version", "--version", "--help", "-h", "makemigrations"}
+OFFLINE = {"check", "collectstatic", "help", "makemigrations", "spectacular", "version", "--version", "--help", "-h"}
 
 
 def embedded_services_missing(command: str) -> bool:
@@ -20,6 +20,10 @@ def embedded_services_missing(command: str) -> bool:
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+    if sys.argv[1:2] == ["up"]:  # needs no Django itself: a second less until the first page
+        from portal.stack import supervisor
+
+        return supervisor.main(sys.argv[2:])
     if embedded_services_missing(sys.argv[1] if len(sys.argv) > 1 else "help"):
         sys.stderr.write("embedded services are not running: ./dev up, or ./dev manage " + " ".join(sys.argv[1:]) + "\n")
         return 1

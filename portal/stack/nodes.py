@@ -1,0 +1,102 @@
+"""The demo's provider machines: four agents on this one, each with its own state folder, slot users and share of the cores.
+
+A *node* is the agent, its supervisors and all their job processes. Killing a node kills all of these; killing the agent alone would lose no job.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+COUNT = 4
+SLOT_UIDS_FROM = 20_001
+SLOT_UIDS_EACH = 100
+LEAST_CORES = 0.5
+GONE_S = 10.0
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """One of them, counted from 1."""
+
+    number: int
+    folder: Path
+    token: str = ""
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"agent-{self.number}"
+
+    @property
+    def is_enrolled(self) -> bool:
+        return (self.folder / "enrolled").exists()
+
+    def mark_enrolled(self) -> None:
+        (self.folder / "enrolled").touch()
+
+    def enroll_command(self, portal: str) -> list[str]:
+        return [sys.executable, "-m", "agent", "enroll", self.token, "--portal", portal, "--state-dir", str(self.folder)]
+
+    def up_command(self) -> list[str]:
+        first_uid = SLOT_UIDS_FROM + SLOT_UIDS_EACH * (self.number - 1)
+        cores = max(LEAST_CORES, (os.cpu_count() or 1) / COUNT)
+        return [
+            sys.executable, "-m", "agent", "up", "--own-jobs", "--state-dir", str(self.folder),
+            "--slot-uid-base", str(first_uid), "--cores", f"{cores:g}",
+        ]  # fmt: skip
+
+
+def folder_of(state: Path, number: int) -> Path:
+    return state / "agents" / str(number)
+
+
+def local_nodes(state: Path) -> list[LocalNode]:
+    """The nodes that the demo's seed gave tokens to (STATE/demo/nodes.json: a list of {"token", "label"}), in order."""
+    try:
+        given: list[dict[str, Any]] = json.loads((state / "demo" / "nodes.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return [LocalNode(n, folder_of(state, n), str(row["token"]), str(row.get("label", ""))) for n, row in enumerate(given[:COUNT], start=1)]
+
+
+def processes_of(node: LocalNode, agent_pid: int | None) -> list[psutil.Process]:
+    """Agent, supervisors and jobs: by descent from the agent, and by the node's folder in their command (supervisors outlive agents)."""
+    found: dict[int, psutil.Process] = {}
+    folder = str(node.folder) + os.sep
+    for process in psutil.process_iter():
+        try:
+            is_agent = process.pid == agent_pid
+            if is_agent or any(part.startswith(folder) or part == folder.rstrip(os.sep) for part in process.cmdline()):
+                for each in [process, *process.children(recursive=True)]:
+                    found[each.pid] = each
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    found.pop(os.getpid(), None)
+    return list(found.values())
+
+
+def kill_node(node: LocalNode, agent_pid: int | None) -> list[int]:
+    """SIGKILL, the agent first so that it starts nothing more, again until nothing is left; the pids."""
+    killed: list[int] = []
+    until = time.monotonic() + GONE_S
+    while time.monotonic() < until:
+        alive = [process for process in processes_of(node, agent_pid) if process.status() != psutil.STATUS_ZOMBIE]
+        if not alive:
+            break
+        alive.sort(key=lambda process: process.pid != agent_pid)
+        for process in alive:
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+            if process.pid not in killed:
+                killed.append(process.pid)
+        time.sleep(0.05)
+    return killed
