@@ -5,8 +5,10 @@ from scheduling.models.jobs import Job, JobEvent, Task
 from scheduling.models.leases import Lease
 from scheduling.models.links import Link
 from scheduling.models.logs import LogChunk
+from scheduling.models.meters import Meter
 from scheduling.models.nodes import NodeState
 from scheduling.models.quotes import Quote
+from scheduling.models.sweeps import SweepState
 
 __all__ = [
     "Artefact",
@@ -17,8 +19,10 @@ __all__ = [
     "Lease",
     "Link",
     "LogChunk",
+    "Meter",
     "NodeState",
     "PlacementDecision",
     "Quote",
+    "SweepState",
     "Task",
 ]

@@ -25,6 +25,8 @@ class Artefact(models.Model):
     size_bytes = models.BigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, blank=True)
     region = models.CharField(max_length=63, blank=True)
+    kind = models.CharField(max_length=9, default="FILE")  # FILE, DIRECTORY: a tar archive
+    parts = models.JSONField(default=list)  # [[offset, length, sha256], …]: contiguous objects `object_name`.<offset>
     object_name = models.CharField(max_length=300)
     complete = models.BooleanField(default=False)
     published = models.BooleanField(default=False)

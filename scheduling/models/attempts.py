@@ -67,8 +67,8 @@ class AttemptReport(models.Model):
     """What an agent said once, and what it was answered: the same report again gets the same answer."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="reports")
-    seq = models.PositiveIntegerField()
-    kind = models.CharField(max_length=10)  # progress usage finish
+    seq = models.PositiveBigIntegerField()
+    kind = models.CharField(max_length=20)  # phase, finish, usage:<resource>
     body_hash = models.CharField(max_length=64)
     answer = models.JSONField()
     received_at = models.DateTimeField()
