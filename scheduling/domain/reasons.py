@@ -9,14 +9,16 @@
 | input_unreadable image_refused (before running) | tenant | yes (nothing is metered) | error |
 | time_limit cancelled_by_tenant budget_exhausted organisation_suspended | tenant | yes | never |
 | preempted | none | yes, to the stop | interruption |
-| node_lost node_rebooted not_accepted node_drained device_error start_failed start_timeout report_forged | provider | no: a line of 0 | interruption |
+| node_lost node_rebooted not_accepted node_drained | provider | no: a line of 0 | interruption |
+| device_error start_failed start_timeout report_forged | provider | no: a line of 0 | interruption |
 | platform_fault upload_failed | platform | no: a line of 0 | interruption |
 | stopped_by_operator | none | yes, to the stop | never |
 | no_capacity deadline_passed needs_failed array_failures (of a task, without an attempt) | none | no | never |
 
 **Waiting** (contracts §6): each refused place is counted once, at its first failing filter, region → zone → node.
 
-Sentences are English message ids with named gaps; the floors above translate them (`N_` only marks them for extraction).
+Sentences are English message ids with named gaps; the floors above translate them (`N_` only marks them for
+extraction).
 """
 
 from dataclasses import dataclass
@@ -91,7 +93,9 @@ _T, _P, _PLATFORM, _NO = Fault.TENANT, Fault.PROVIDER, Fault.PLATFORM, Fault.NON
 
 ENDED: dict[EndReason, Ending] = {
     EndReason.FINISHED: Ending(_NO, True, None, "succeeded", N_("Finished.")),
-    EndReason.EXIT_NONZERO: Ending(_T, True, _E, "failed", N_("The job's command ended with an exit code other than 0.")),
+    EndReason.EXIT_NONZERO: Ending(
+        _T, True, _E, "failed", N_("The job's command ended with an exit code other than 0.")
+    ),
     EndReason.SETUP_FAILED: Ending(_T, True, _E, "failed", N_("The job's setup ended with an exit code other than 0.")),
     EndReason.OUT_OF_MEMORY: Ending(_T, True, _E, "oom", N_("The job used more memory than it asked for.")),
     EndReason.DISK_FULL: Ending(_T, True, _E, "failed", N_("The job used more disk space than it asked for.")),
@@ -103,15 +107,21 @@ ENDED: dict[EndReason, Ending] = {
     EndReason.CANCELLED_BY_TENANT: Ending(_T, True, None, "cancelled", N_("Cancelled by a member.")),
     EndReason.BUDGET_EXHAUSTED: Ending(_T, True, None, "cancelled", N_("The budget was used up.")),
     EndReason.ORGANISATION_SUSPENDED: Ending(_T, True, None, "cancelled", N_("The organisation was suspended.")),
-    EndReason.PREEMPTED: Ending(_NO, True, _I, "cancelled", N_("A fixed-price job took the place of this interruptible one.")),
+    EndReason.PREEMPTED: Ending(
+        _NO, True, _I, "cancelled", N_("A fixed-price job took the place of this interruptible one.")
+    ),
     EndReason.NODE_LOST: Ending(_P, False, _I, "lost", N_("The node fell silent.")),
     EndReason.NODE_REBOOTED: Ending(_P, False, _I, "lost", N_("The node was restarted.")),
-    EndReason.NOT_ACCEPTED: Ending(_P, False, _I, "assignment_expired", N_("The node did not take the assignment in time.")),
+    EndReason.NOT_ACCEPTED: Ending(
+        _P, False, _I, "assignment_expired", N_("The node did not take the assignment in time.")
+    ),
     EndReason.NODE_DRAINED: Ending(_P, False, _I, "cancelled", N_("The provider took the node out of service.")),
     EndReason.DEVICE_ERROR: Ending(_P, False, _I, "failed", N_("A card of the node failed.")),
     EndReason.START_FAILED: Ending(_P, False, _I, "failed", N_("The node could not start the sandbox.")),
     EndReason.START_TIMEOUT: Ending(_P, False, _I, "failed", N_("The node did not start the job in time.")),
-    EndReason.REPORT_FORGED: Ending(_P, False, _I, "failed", N_("The node's reports contradict what it can have done.")),
+    EndReason.REPORT_FORGED: Ending(
+        _P, False, _I, "failed", N_("The node's reports contradict what it can have done.")
+    ),
     EndReason.PLATFORM_FAULT: Ending(_PLATFORM, False, _I, "failed", N_("A fault of the platform ended this attempt.")),
     EndReason.UPLOAD_FAILED: Ending(_PLATFORM, False, _I, "failed", N_("The outputs could not be stored.")),
     EndReason.STOPPED_BY_OPERATOR: Ending(_NO, True, None, "cancelled", N_("Stopped by an operator.")),
@@ -184,22 +194,32 @@ WAITING: dict[WaitReason, Waiting] = {
     _W.REGION_SCU_SHORT: Waiting(
         Tier.REGION, N_("{count} in regions too weak: {asked} {unit} asked, the best gives {best}.")
     ),
-    _W.LINK_OVER_LATENCY: Waiting(Tier.REGION, N_("{count} too far: at most {asked} {unit} asked, the nearest has {best}.")),
+    _W.LINK_OVER_LATENCY: Waiting(
+        Tier.REGION, N_("{count} too far: at most {asked} {unit} asked, the nearest has {best}.")
+    ),
     _W.LINK_EXPIRED: Waiting(Tier.REGION, N_("{count} behind a link whose delay is not known.")),
     _W.ZONE_SHORT: Waiting(Tier.ZONE, N_("{count} in zones that are too small.")),
-    _W.FINGERPRINT_BELOW: Waiting(Tier.ZONE, N_("{count} measured too weak: {asked} {unit} asked, the best gives {best}.")),
+    _W.FINGERPRINT_BELOW: Waiting(
+        Tier.ZONE, N_("{count} measured too weak: {asked} {unit} asked, the best gives {best}.")
+    ),
     _W.CORES_SHORT: Waiting(Tier.NODE, N_("{count} with too few cores free: {asked} asked, the best has {best}.")),
     _W.MEMORY_SHORT: Waiting(
         Tier.NODE, N_("{count} with too little memory free: {asked} {unit} asked, the best has {best}.")
     ),
-    _W.DISK_SHORT: Waiting(Tier.NODE, N_("{count} with too little disk free: {asked} {unit} asked, the best has {best}.")),
+    _W.DISK_SHORT: Waiting(
+        Tier.NODE, N_("{count} with too little disk free: {asked} {unit} asked, the best has {best}.")
+    ),
     _W.CARDS_SHORT: Waiting(Tier.NODE, N_("{count} with too few cards free: {asked} asked, the best has {best}.")),
     _W.CARD_KIND_DIFFERS: Waiting(Tier.NODE, N_("{count} with other cards: {asked} asked, there is {best}.")),
     _W.IMAGE_UNSUPPORTED: Waiting(Tier.NODE, N_("{count} that cannot run this image.")),
-    _W.PRICE_OVER_MAX: Waiting(Tier.NODE, N_("{count} too dear: at most {asked} {unit} allowed, the cheapest costs {best}.")),
+    _W.PRICE_OVER_MAX: Waiting(
+        Tier.NODE, N_("{count} too dear: at most {asked} {unit} allowed, the cheapest costs {best}.")
+    ),
     _W.CURRENCY_DIFFERS: Waiting(Tier.NODE, N_("{count} priced in another currency than {asked}.")),
     _W.GREEN_UNDER_MIN: Waiting(Tier.NODE, N_("{count} not green enough: {asked} asked, the best has {best}.")),
-    _W.RELIABILITY_UNDER_MIN: Waiting(Tier.NODE, N_("{count} not reliable enough: {asked} asked, the best has {best}.")),
+    _W.RELIABILITY_UNDER_MIN: Waiting(
+        Tier.NODE, N_("{count} not reliable enough: {asked} asked, the best has {best}.")
+    ),
     _W.UNVERIFIED: Waiting(Tier.NODE, N_("{count} without an accepted fingerprint.")),
     _W.OFFER_CLOSED_NOW: Waiting(Tier.NODE, N_("{count} not for sale now at the price asked for.")),
     _W.OFFER_ENDS_EARLY: Waiting(Tier.NODE, N_("{count} whose offer ends before the job could end.")),
@@ -212,13 +232,15 @@ WAITING: dict[WaitReason, Waiting] = {
     _W.ARRAY_LIMIT: Waiting(Tier.TASK, N_("As many tasks of the array run as max_parallel allows.")),
     _W.START_LATER: Waiting(Tier.TASK, N_("The next try is at {asked}.")),
     _W.AWAITING_CHOICE: Waiting(Tier.TASK, N_("A point of the quote has to be chosen.")),
-    _W.QUOTE_OUTDATED: Waiting(Tier.TASK, N_("Nothing is left within the quote: at most {asked} {unit}, now {best}. Get a new quote.")),
+    _W.QUOTE_OUTDATED: Waiting(
+        Tier.TASK, N_("Nothing is left within the quote: at most {asked} {unit}, now {best}. Get a new quote.")
+    ),
     _W.BUDGET_HELD: Waiting(Tier.TASK, N_("The budget of {asked} {unit} is used up; raise it to go on.")),
     _W.QUOTA_FULL: Waiting(Tier.TASK, N_("The organisation's quota is full.")),
     _W.GANG_INCOMPLETE: Waiting(Tier.TASK, N_("Not all nodes of the gang are free at once.")),
     _W.PREEMPTING: Waiting(Tier.TASK, N_("An interruptible job is being stopped to make room.")),
     _W.TAKEN_MEANWHILE: Waiting(Tier.TASK, N_("Others took the place first; the next cycle tries again.")),
-}  # fmt: skip
+}
 
 
 def is_retryable(reason: EndReason, on_events: frozenset[str] | set[str]) -> bool:
