@@ -1,0 +1,119 @@
+"""Commands of finance: usage and invoices."""
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from ..errors import ClientError
+from ..models import money_text, rows_of, text
+from ..words import N_, t
+from .session import listing, of, pairs
+
+invoice = typer.Typer(help=N_("Invoices: list, show, download, verify."), no_args_is_help=True)
+app = typer.Typer()
+
+InvoiceArgument = Annotated[str, typer.Argument(metavar="INVOICE", help=N_("An invoice's id or number."))]
+KINDS = ("pdf", "csv", "json")
+
+
+class NotVerified(ClientError):
+    code = "not_verified"
+
+
+@app.command(help=N_("What was used, grouped, with what it costs."))
+def usage(
+    ctx: typer.Context,
+    month: Annotated[str, typer.Option(help=N_("A month, such as 2026-10; default: this one."))] = "",
+    group_by: Annotated[str, typer.Option(help=N_("project, department, provider, job, sku or day."))] = "",
+) -> None:
+    session = of(ctx)
+    found = session.portal.money.usage(month=month, group_by=group_by)
+    session.emit(found)
+    if session.json:
+        return
+    rows = rows_of(found) or rows_of(found.get("groups")) or rows_of(found.get("lines"))
+    columns = [
+        ("key|group|project|name", t("group")),
+        ("resource", t("resource")),
+        ("quantity", t("quantity")),
+        ("unit", t("unit")),
+        ("amount|total", t("amount")),
+    ]
+    session.out.print(listing(columns, rows))
+    session.out.print(pairs([(t("total"), money_text(found.get("total")))]))
+
+
+@invoice.command("list", help=N_("List invoices."))
+def list_invoices(ctx: typer.Context) -> None:
+    session = of(ctx)
+    found = session.portal.money.invoices()
+    columns = [
+        ("id", t("invoice")),
+        ("number", t("number")),
+        ("month|period", t("month")),
+        ("state", t("state")),
+        ("total", t("total")),
+        ("due_at|due_on", t("due")),
+    ]
+    session.show({"items": found}, listing(columns, found))
+
+
+@invoice.command("show", help=N_("Show an invoice and its lines."))
+def show(ctx: typer.Context, name: InvoiceArgument) -> None:
+    session = of(ctx)
+    found = session.portal.money.invoice(name)
+    session.emit(found)
+    if session.json:
+        return
+    session.out.print(pairs([(key, value) for key, value in found.items() if not isinstance(value, list)]))
+    columns = [
+        ("n|number|line", "#"),
+        ("project|project_name", t("project")),
+        ("provider|provider_name", t("provider")),
+        ("description|sku", t("line")),
+    ]
+    columns += [
+        ("quantity", t("quantity")),
+        ("unit", t("unit")),
+        ("unit_price", t("unit price")),
+        ("amount", t("amount")),
+    ]
+    session.out.print(listing(columns, rows_of(found.get("lines"))))
+
+
+@invoice.command("download", help=N_("Save an invoice as PDF, CSV or JSON."))
+def download(
+    ctx: typer.Context,
+    name: InvoiceArgument,
+    target: Annotated[
+        Optional[Path], typer.Argument(metavar="DST", help=N_("The file or folder; default: here."))
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help=N_("pdf, csv or json."))] = "pdf",
+) -> None:
+    session = of(ctx)
+    if kind not in KINDS:
+        raise typer.BadParameter(t("--format is pdf, csv or json."))
+    body = session.portal.money.document(name, kind)
+    file = target if target is not None and not target.is_dir() else (target or Path()) / f"{name}.{kind}"
+    file.write_bytes(body)
+    session.emit({"path": str(file), "size_bytes": len(body)})
+    session.say(str(file))
+
+
+@invoice.command("verify", help=N_("Recompute every line from its usage records; a difference is an error."))
+def verify(ctx: typer.Context, name: InvoiceArgument) -> None:
+    session = of(ctx)
+    found = session.portal.money.verification(name)
+    session.emit(found)
+    good = found.get("ok", found.get("verified"))
+    if not session.json:
+        session.out.print(pairs([(key, value) for key, value in found.items() if not isinstance(value, list)]))
+        wrong = [row for row in rows_of(found.get("lines")) if row.get("ok") is False]
+        if wrong:
+            session.out.print(
+                listing([("n|number|line", "#"), ("amount", t("invoiced")), ("recomputed", t("recomputed"))], wrong)
+            )
+    if good is not True:
+        raise NotVerified(t("Invoice {name} does not match its usage records.", name=text(found.get("number")) or name))
+    session.say(t("Every line matches its usage records."), style="green")
