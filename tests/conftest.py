@@ -16,6 +16,9 @@ import pytest
 
 from portal.stack import embedded
 from portal.stack.pytest_plugin import TEMPLATE, database_name, without_database
+from tests.cast import ada, ben, cleo, sol, staff
+
+__all__ = ["ada", "ben", "cleo", "sol", "staff"]  # fixtures for every test
 
 ROOT = Path(__file__).resolve().parent.parent
 

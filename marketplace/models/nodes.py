@@ -59,7 +59,9 @@ class Node(models.Model):
     hardware_hash = models.CharField(max_length=64, blank=True)
     agent_version = models.CharField(max_length=40, blank=True)
     checks = models.JSONField(default=list)  # onboarding: [{name, state: waiting|passed|failed, detail, fix, at}]
-    wanted = ArrayField(models.CharField(max_length=20), default=list)  # orders for the agent: self_test, fingerprint, inventory
+    wanted = ArrayField(
+        models.CharField(max_length=20), default=list
+    )  # orders for the agent: self_test, fingerprint, inventory
     reliability_ppm = models.PositiveIntegerField(null=True)  # null = new: fewer than 20 samples
     reliability_samples = models.PositiveIntegerField(default=0)
     refuse_past_due = models.BooleanField(default=True)

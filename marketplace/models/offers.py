@@ -38,7 +38,9 @@ class Offer(models.Model):
     node = models.ForeignKey(Node, models.PROTECT, related_name="offers")
     state = models.CharField(max_length=10, default=OfferState.DRAFT)
     currency = models.CharField(max_length=3)
-    hours = models.JSONField(default=list)  # open hours: [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris"}]; [] = always
+    hours = models.JSONField(
+        default=list
+    )  # open hours: [{"from": "22:00", "to": "07:00", "timezone": "Europe/Paris"}]; [] = always
     windows = models.JSONField(default=list)  # hours of another price: the same with "factor_ppm": 500000 (half price)
     green_ratio_ppm = models.PositiveIntegerField(null=True)  # declared; null = the region's published figure
     until = models.DateTimeField(null=True)

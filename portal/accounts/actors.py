@@ -1,4 +1,7 @@
-"""Who acts: a person or a key, in one organisation, with deeds. Made at the door, handed to services as text (`actor.id`)."""
+"""Who acts.
+
+A person or a key, in one organisation, with deeds. Made at the door, handed to services as text (`actor.id`).
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +16,10 @@ MAX_TREE = 8
 
 @dataclass(frozen=True)
 class Actor:
-    """A signed-in person or key. `organisation` is None for a person who belongs to none; `role` is None for a parent's reader."""
+    """A signed-in person or key.
+
+    `organisation` is None for a person who belongs to none; `role` is None for a parent's reader.
+    """
 
     user: User
     organisation: Organisation | None
@@ -39,12 +45,17 @@ class Actor:
     def home(self) -> Organisation:
         """The organisation, or 404 for a person who has none."""
         if self.organisation is None:
-            raise NotFound("You belong to no organisation yet: make one, or accept an invitation.", code="no_organisation")
+            raise NotFound(
+                "You belong to no organisation yet: make one, or accept an invitation.", code="no_organisation"
+            )
         return self.organisation
 
 
 def of_user(user: User, slug: str | None = None) -> Actor:
-    """The actor of a person in the organisation named `slug` (default: the first membership). NotFound for a stranger's organisation."""
+    """The actor of a person in the organisation named `slug` (default.
+
+    The first membership). NotFound for a stranger's organisation.
+    """
     memberships = Membership.objects.filter(user=user).select_related("organisation").order_by("id")
     if not slug:
         first = memberships.first()

@@ -1,3 +1,7 @@
+"""Who: people, organisations, projects, keys, secrets."""
+
+from importlib import import_module
+
 from django.apps import AppConfig
 
 
@@ -7,3 +11,6 @@ class AccountsConfig(AppConfig):
     name = "portal.accounts"
     label = "accounts"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        import_module("portal.accounts.openapi")  # registers itself

@@ -1,7 +1,9 @@
-"""How people and keys sign in to the REST (settings name these classes). Nodes sign in elsewhere: `scheduling.api.agent`.
+"""How people and keys sign in to the REST (settings name these classes). Nodes sign in elsewhere:
+`scheduling.api.agent`.
 
-A person comes with the session cookie (and the CSRF token on writes), a program with ``Authorization: Bearer idw_<prefix>_<secret>``. Which organisation is
-meant: the header ``X-Idlewild-Organisation: <slug>``, else the session's choice, else the first membership. Each sets `request.actor`.
+A person comes with the session cookie (and the CSRF token on writes), a program with ``Authorization: Bearer
+idw_<prefix>_<secret>``. Which organisation is meant: the header ``X-Idlewild-Organisation: <slug>``, else the session's
+choice, else the first membership. Each sets `request.actor`.
 """
 
 from datetime import datetime, timedelta
@@ -70,7 +72,8 @@ class KeyAuth(BaseAuthentication):
         key = find_key(text.strip(), now)
         if key is None:
             raise NotSignedIn(
-                _("This API key is unknown, expired or revoked. Make a new one under Settings, API keys."), code="key_refused"
+                _("This API key is unknown, expired or revoked. Make a new one under Settings, API keys."),
+                code="key_refused",
             )
         _touch(key, now)
         request.actor = actors.of_key(key, now, wanted_organisation(request))

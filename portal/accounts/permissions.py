@@ -1,10 +1,11 @@
 """Role → deed: what a member may do (house §8), as one table.
 
-A door asks for a deed, never for a role: ``permission_classes = [Needs("jobs.run")]``. A person who is no member sees 404 (see
-:mod:`portal.accounts.authentication`); a member without the deed sees 403 with the names of those who can grant it.
+A door asks for a deed, never for a role: ``permission_classes = [Needs("jobs.run")]``. A person who is no member sees
+404 (see :mod:`portal.accounts.authentication`); a member without the deed sees 403 with the names of those who can
+grant it.
 
-Two deeds split what the table says in words: `audit.read` (billing reads the audit log without managing members) and `costs.read` (a developer sees what
-jobs cost, not the organisation's money).
+Two deeds split what the table says in words: `audit.read` (billing reads the audit log without managing members) and
+`costs.read` (a developer sees what jobs cost, not the organisation's money).
 """
 
 from enum import StrEnum
@@ -85,7 +86,11 @@ def _grantors(organisation: Organisation | None) -> str:
     """Up to three owners and admins, by name."""
     if organisation is None:
         return str(_("An owner or admin of the organisation"))
-    people = organisation.memberships.filter(role__in=[Role.OWNER, Role.ADMIN]).select_related("user").order_by("-role", "id")
+    people = (
+        organisation.memberships.filter(role__in=[Role.OWNER, Role.ADMIN])
+        .select_related("user")
+        .order_by("-role", "id")
+    )
     names = [str(member.user) for member in people[:3]]
     return ", ".join(names) or str(_("An owner or admin of the organisation"))
 
@@ -116,7 +121,11 @@ class Needs:
             demand(actor, deed)
         elif actor is None:
             raise NotSignedIn(_("Sign in, or send an API key: Authorization: Bearer idw_…"))
-        elif actor.organisation is not None and actor.organisation.state != OrganisationState.ACTIVE and request.method not in SAFE_METHODS:
+        elif (
+            actor.organisation is not None
+            and actor.organisation.state != OrganisationState.ACTIVE
+            and request.method not in SAFE_METHODS
+        ):
             raise Forbidden(_("This organisation is suspended."), code="organisation_suspended")
         return True
 

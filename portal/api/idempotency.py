@@ -13,9 +13,10 @@
 | with another body, method or address | 409 ``idempotency_mismatch`` |
 | and its first request still runs | 409 ``idempotency_busy``, Retry-After |
 
-The key is claimed by a row of its own (committed at once, so that a twin sees it), then the deed and the stored answer commit together: a process that dies in
-between leaves a claim without a deed, which the next request takes over after a minute. A refused request (4xx) did nothing, so its claim is dropped and the
-key may be used again. The header is optional: without it each request is a deed of its own.
+The key is claimed by a row of its own (committed at once, so that a twin sees it), then the deed and the stored answer
+commit together: a process that dies in between leaves a claim without a deed, which the next request takes over after a
+minute. A refused request (4xx) did nothing, so its claim is dropped and the key may be used again. The header is
+optional: without it each request is a deed of its own.
 """
 
 import functools
@@ -54,7 +55,9 @@ def idempotent(method: Callable[..., Response]) -> Callable[..., Response]:
             raise InvalidInput([Finding(HEADER, "bad_key", _("1 to 200 visible ASCII characters"), "a UUID is fine")])
         actor = getattr(request, "actor", None)
         owner = actor.organisation.id if actor is not None and actor.organisation is not None else 0
-        return _once(owner, key, _digest(request), clock.now(), functools.partial(method, view, request, *args, **kwargs))
+        return _once(
+            owner, key, _digest(request), clock.now(), functools.partial(method, view, request, *args, **kwargs)
+        )
 
     guarded.is_idempotent = True  # type: ignore[attr-defined]  # the schema and test_house ask
     return guarded
@@ -104,7 +107,8 @@ def _claim(owner: int, key: str, digest: str, now: datetime) -> tuple[bool, Idem
 def _replay(row: IdempotencyKey, digest: str, now: datetime) -> Response:
     if row.digest != digest:
         raise Conflict(
-            _("This Idempotency-Key was used for another request. Use a new key for a new request."), code="idempotency_mismatch"
+            _("This Idempotency-Key was used for another request. Use a new key for a new request."),
+            code="idempotency_mismatch",
         )
     if row.state == IdempotencyState.BUSY:
         raise Conflict(_("The first request with this key is still running."), code="idempotency_busy", retry_after=1)

@@ -1,6 +1,7 @@
 """The middleware of the front door: every request has an id, every refusal below ``/api/`` is problem+json.
 
-The id is the caller's ``X-Request-Id`` if it is a plain word, else a new one; it is in the answer's header, in problem bodies and in log lines.
+The id is the caller's ``X-Request-Id`` if it is a plain word, else a new one; it is in the answer's header, in problem
+bodies and in log lines.
 """
 
 import logging
@@ -31,7 +32,11 @@ class Manners:
         given = request.headers.get(HEADER, "")
         request.request_id = given if _PLAIN.fullmatch(given) else ids.token(20)  # type: ignore[attr-defined]
         response = self.get_response(request)
-        if response.status_code >= 400 and request.path.startswith(PROGRAMS) and "json" not in response.get("Content-Type", ""):
+        if (
+            response.status_code >= 400
+            and request.path.startswith(PROGRAMS)
+            and "json" not in response.get("Content-Type", "")
+        ):
             response = self._dressed(request, response)
         response[HEADER] = request.request_id  # type: ignore[attr-defined]
         return response

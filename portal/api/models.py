@@ -1,4 +1,7 @@
-"""Answers already given, so that a repeated request is not a second deed. Keyed by the plain organisation id: this floor knows no organisations."""
+"""Answers already given, so that a repeated request is not a second deed.
+
+Keyed by the plain organisation id: this floor knows no organisations.
+"""
 
 from enum import StrEnum
 

@@ -1,6 +1,8 @@
-"""Lists: newest first, `limit` 1–200 (50), an opaque `cursor`, `next_cursor` null at the end; stable while rows are added.
+"""Lists: newest first, `limit` 1–200 (50), an opaque `cursor`, `next_cursor` null at the end; stable while rows are
+added.
 
-The cursor names the last row that was shown by its position in the order, so new rows (which come before it) move nothing::
+The cursor names the last row that was shown by its position in the order, so new rows (which come before it) move
+nothing::
 
     class Jobs(APIView):
         def get(self, request):

@@ -1,10 +1,9 @@
 """Rate limits: counters of soft state against the table IDLEWILD_RATE_LIMITS. Redis away means no limit, and a warning.
 
-`ByCaller` is the default of every REST view: reads and writes are counted per key (or person); a view narrows it with ``rate = "quote"``. Doors without DRF
-(sign-in, enrolment) call :func:`check`.
+`ByCaller` is the default of every REST view: reads and writes are counted per key (or person); a view narrows it with
+``rate = "quote"``. Doors without DRF (sign-in, enrolment) call :func:`check`.
 """
 
-import math
 from typing import Any
 
 from django.conf import settings
@@ -20,7 +19,7 @@ def over(rate: str, who: str) -> int | None:
     """Count one more of `rate` by `who`; None if within the limit, else after how many seconds to come again."""
     limit = settings.IDLEWILD_RATE_LIMITS[rate]
     seen = softstate.count(f"rate:{rate}:{who}", seconds=limit["seconds"])
-    return int(math.ceil(limit["seconds"])) if seen > limit["count"] else None
+    return int(limit["seconds"]) if seen > limit["count"] else None
 
 
 def check(rate: str, who: str) -> None:
@@ -65,7 +64,9 @@ def address(request: Any) -> str:
     trusted = set(settings.IDLEWILD_TRUSTED_PROXIES)
     if near not in trusted:
         return near
-    for hop in reversed([part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]):
+    for hop in reversed(
+        [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+    ):
         if hop not in trusted:
             return hop
     return near

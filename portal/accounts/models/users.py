@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
 
-from portal import ids
+from portal import clock, ids
 
 
 class UserManager(BaseUserManager["User"]):
@@ -35,6 +35,7 @@ class User(AbstractUser):
     is_operator = models.BooleanField(default=False)
     language = models.CharField(max_length=10, blank=True)  # "" = as the browser asks
     time_zone = models.CharField(max_length=40, default="UTC")
+    date_joined = models.DateTimeField(default=clock.now)
     theme = models.CharField(max_length=5, blank=True)  # "", light, dark
 
     USERNAME_FIELD = "email"

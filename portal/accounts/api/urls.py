@@ -1,0 +1,26 @@
+"""Addresses of accounts below /api/v1/."""
+
+from django.urls import path, re_path
+
+from portal.accounts.api import keys, organisations
+
+urlpatterns = [
+    path("me", organisations.Me.as_view()),
+    path("organisations", organisations.Organisations.as_view()),
+    re_path(
+        r"^organisations/(?P<slug>[a-z0-9-]+):(?P<deed>suspend|resume|verify|unverify)$",
+        organisations.OrganisationDeed.as_view(),
+    ),
+    path("organisations/<slug:slug>", organisations.Organisation.as_view()),
+    path("projects", organisations.Projects.as_view()),
+    path("projects/<slug:slug>", organisations.Project.as_view()),
+    path("members", organisations.Members.as_view()),
+    path("members/<str:user>", organisations.Member.as_view()),
+    path("invitations", organisations.Invitations.as_view()),
+    path("invitations:accept", organisations.AcceptInvitation.as_view()),
+    path("api-keys", keys.ApiKeys.as_view()),
+    path("api-keys/<str:public_id>", keys.OneKey.as_view()),
+    path("secrets", keys.Secrets.as_view()),
+    path("secrets/<str:public_id>", keys.OneSecret.as_view()),
+    path("audit-events", keys.AuditEvents.as_view()),
+]
