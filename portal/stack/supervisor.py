@@ -296,7 +296,7 @@ class Supervisor:
         if self.postgres is not None and sum_file.exists() and sum_file.read_text() == mark:
             return
         began = time.monotonic()
-        if self.once("migrate", self.python("manage.py", "migrate", "--verbosity=0")) != 0:
+        if self.once("migrate", self.python("manage.py", "migrate", "--verbosity=0"), quiet=True) != 0:
             raise CannotStart(self._with_log("the migrations failed", "migrate"))
         sum_file.write_text(mark)
         if not self.options.empty and not (self.state / "demo" / "nodes.json").exists():
