@@ -24,6 +24,7 @@ warnings.filterwarnings("ignore", message="You're running the worker with superu
 
 app = Celery("idlewild")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(settings.REDBEAT)
 app.autodiscover_tasks(["portal.outbox", "portal.accounts", "marketplace", "scheduling", "billing"])
 
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3_600.0, 86_400.0

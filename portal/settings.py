@@ -218,10 +218,13 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_BEAT_SCHEDULER = "redbeat.RedBeatScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 2
-CELERY_REDBEAT_REDIS_URL = _redis.client
-CELERY_REDBEAT_KEY_PREFIX = f"{IDLEWILD_KEY_PREFIX}:beat:"
-CELERY_REDBEAT_REDIS_OPTIONS = {"socket_timeout": 10}
-CELERY_REDBEAT_LOCK_TIMEOUT = 10
+# redbeat asks for its own names without a prefix; portal/celery.py hands them over. One beat is active, by a lock of 10 s.
+REDBEAT = {
+    "redbeat_redis_url": _redis.client,
+    "redbeat_redis_options": {"socket_timeout": 10},
+    "redbeat_key_prefix": f"{IDLEWILD_KEY_PREFIX}:beat:",
+    "redbeat_lock_timeout": 10,
+}
 
 # --- files -------------------------------------------------------------------------------------------------------------
 IDLEWILD_S3_BUCKET = env.text("IDLEWILD_S3_BUCKET", "")

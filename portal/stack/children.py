@@ -26,6 +26,8 @@ LOG_FILES = 3
 LONGEST_WAIT_S = 30
 GOOD_RUN_S = 30.0
 
+UNSAID = ("worker: Warm shutdown (MainProcess)", "worker: Cold shutdown (MainProcess)")  # Celery says so even when asked to be quiet
+
 Say = Callable[[str, str], None]
 
 
@@ -102,7 +104,7 @@ class Child:
             for raw in out:
                 line = raw.decode(errors="replace").rstrip()
                 logger.info(line)
-                if not self.quiet:
+                if line and not self.quiet and line not in UNSAID:
                     self.say(self.name, line)
         for handler in logger.handlers:
             handler.close()
