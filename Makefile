@@ -1,0 +1,37 @@
+# Names for ./dev: the launcher does the work, these are habits.
+.PHONY: setup run test fast lint types migrations docs frontend bench check demo engines chaos screens fresh
+PY = .venv/bin/python
+RULES = portal/kit billing/domain marketplace/domain scheduling/domain agent client
+
+setup:       ## environment, pages, wheels
+	./dev setup test
+run:         ## the product
+	./dev up
+test:        ## everything
+	./dev test
+fast:        ## rules only, no database
+	IDLEWILD_TEST_NO_DB=1 $(PY) -m pytest -q tests/portal/kit tests/billing/domain tests/marketplace/domain tests/scheduling/domain tests/agent/test_machine.py
+lint:        ## format, lint, import contracts; lists what is long
+	.venv/bin/ruff format . && .venv/bin/ruff check . && .venv/bin/lint-imports && $(PY) -m tests.lengths
+types:       ## strict on the rules, the agent and the client
+	.venv/bin/mypy $(RULES)
+migrations:  ## what the models want
+	./dev manage makemigrations
+docs:        ## links, claims, settings, commands
+	$(PY) -m pytest -q tests/test_docs.py
+frontend:    ## pages and catalogs
+	./dev setup && cd frontend && npm run check && npm test
+bench:       ## every claim, quick
+	for run in benchmarks/*/run.py; do $(PY) $$run --quick || exit 1; done
+check:       ## all
+	./dev lock --check && ./dev test
+demo:        ## market, four agents, main job, an invoice
+	./dev up --demo
+engines:     ## Slurm, Ray, Kubernetes stub (installs system packages)
+	$(PY) -m pytest -q -m engines tests
+chaos:       ## real lease classes, long kills
+	$(PY) -m pytest -q -m real_time tests
+screens:     ## a picture of each page and language
+	$(PY) -m pytest -q -m e2e tests/e2e -k screens
+fresh:       ## a clean clone with an empty HOME, as root, as a plain user, under a 0700 folder
+	$(PY) -m tests.fresh
