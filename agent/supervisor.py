@@ -173,7 +173,7 @@ class Supervisor:
         listener = self._listen()
         self.selector.register(listener, selectors.EVENT_READ, "socket")
         try:
-            self.group.create(Limits(self.launch["cores_milli"], self.launch["memory_mib"]))
+            self.group.create(Limits(self.launch["cores_milli"], self.launch["memory_mib"], self.launch["pids"]))
         except OSError as error:
             self._end(Reason.START_FAILED, f"cannot make the control group: {error}")
             return

@@ -80,3 +80,7 @@ def program() -> int:
         filter_.export_bpf(file)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def available() -> bool:
+    return pyseccomp is not None
