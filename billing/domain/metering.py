@@ -227,6 +227,17 @@ def cut(qty_us: int, whole: Interval, moments: Iterable[datetime]) -> list[tuple
     return [(part, portion(qty_us, whole, part)) for part in whole.cut(moments)]
 
 
+def buckets(qty_us: int, whole: Interval, months: Sequence[Interval]) -> list[tuple[datetime, int]]:
+    """(start of bucket, quantity) of the pieces of a fact. A bucket is a UTC hour, cut again where a billing month begins, so months sum exactly."""
+    marks = [*hour_marks(whole), *(moment for month in months for moment in (month.start, month.end))]
+    found = []
+    for part, quantity in cut(qty_us, whole, marks):
+        hour = part.start.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        begins = next((month.start for month in months if part.start in month), hour)
+        found.append((max(hour, begins), quantity))
+    return found
+
+
 def hour_marks(whole: Interval) -> list[datetime]:
     """The full UTC hours strictly inside `whole`."""
     mark = whole.start.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)

@@ -6,7 +6,7 @@ units. Time that is not billed makes a line of 0 per attempt that names the reas
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 
@@ -50,6 +50,10 @@ class Part:
     sign: int = 1
     fixed_tier: int | None = None
 
+    def changed(self, **values: object) -> "Part":
+        """The same part with other values."""
+        return replace(self, **values)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LineKey:
@@ -59,6 +63,7 @@ class LineKey:
     project_ref: str
     department: str
     provider_ref: str
+    resource: str
     sku: str
     zone: str
     price_version_ref: str
@@ -78,15 +83,21 @@ class Line:
     """A rated line: its key, its quantity, the slices of records in it, and its names as they were last."""
 
     key: LineKey
-    resource: str
-    currency: str
+    named: Part
+    first: datetime
+    last: datetime
     qty_us: int = 0
     green_known_us: int = 0
     green_weight: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
-    named: "Part | None" = None
     slices: list[tuple[Part, int]] = field(default_factory=list)
+
+    @property
+    def resource(self) -> str:
+        return self.key.resource
+
+    @property
+    def currency(self) -> str:
+        return self.named.currency
 
     def add(self, part: Part, qty_us: int) -> None:
         """Take `qty_us` of a part into the line."""
@@ -94,8 +105,8 @@ class Line:
         if part.green_ratio_ppm is not None:
             self.green_known_us += qty_us
             self.green_weight += qty_us * part.green_ratio_ppm
-        self.first = part.started_at if self.first is None else min(self.first, part.started_at)
-        if self.last is None or part.ended_at >= self.last:
+        self.first = min(self.first, part.started_at)
+        if part.ended_at >= self.last:
             self.last, self.named = part.ended_at, part
         self.slices.append((part, qty_us))
 
@@ -146,9 +157,20 @@ def lines(parts: Iterable[Part], *, positions: Mapping[str, int] | None = None) 
             key = _key(part, piece)
             line = found.get(key)
             if line is None:
-                line = found[key] = Line(key, part.resource, part.currency)
+                line = found[key] = Line(key, part, part.started_at, part.ended_at)
             line.add(part, piece.qty_us)
     return sorted(found.values(), key=lambda line: line.key)
+
+
+def only(line: Line, *, job_ref: str) -> Line | None:
+    """The share of one job in a line; None if it has none."""
+    mine = [(part, qty) for part, qty in line.slices if part.job_ref == job_ref]
+    if not mine:
+        return None
+    share = Line(line.key, mine[0][0], mine[0][0].started_at, mine[0][0].ended_at)
+    for part, qty in mine:
+        share.add(part, qty)
+    return share
 
 
 def estimate_micro(cumulative_us: int, price_micro: int, currency: str) -> int:
@@ -190,6 +212,7 @@ def _key(part: Part, piece: graduated.Slice) -> LineKey:
         project_ref=part.project_ref,
         department=part.department,
         provider_ref=part.provider_ref,
+        resource=part.resource,
         sku=part.sku,
         zone=part.zone,
         price_version_ref=part.price_version_ref,

@@ -85,7 +85,7 @@ class UsageRecord(Snapshot):
             ),
         ]
         indexes = [
-            models.Index(fields=["organisation_id", "started_at"], name="usage_record_of_month"),  # close, usage page
+            models.Index(fields=["organisation_id", "ended_at"], name="usage_record_of_month"),  # close, usage page
             models.Index(fields=["job_ref"], name="usage_record_of_job"),  # cost of a job
         ]
 

@@ -1,0 +1,66 @@
+"""Invoices as PDF, by typst: same data, same bytes.
+
+Traps: a missing font compiles without an error and loses the Chinese, so every warning is a failure and the font is looked for at the start; without
+the document's date the bytes hold the wall clock. Data goes in as JSON only, so a name can contain anything and prints literally.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import typst
+from django.conf import settings
+
+FAMILY = "WenQuanYi Micro Hei"
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+DEBIAN = Path("/usr/share/fonts/truetype/wqy")
+
+
+class NoFont(RuntimeError):
+    """The font with Chinese characters was found nowhere: say so at the start, not on a blank page."""
+
+
+class BadTemplate(RuntimeError):
+    """The template compiled with warnings, or not at all."""
+
+
+def render(document: Mapping[str, Any], words: Mapping[str, str], *, template: int) -> bytes:
+    """The PDF (PDF/A-3b) of an invoice document in the language of `words`."""
+    source = TEMPLATES / f"invoice-{template}.typ"
+    data = json.dumps({"doc": document, "w": words}, ensure_ascii=False, sort_keys=True)
+    try:
+        pdf, warnings = typst.compile_with_warnings(
+            source.read_bytes(),
+            font_paths=[str(font_folder())],
+            ignore_system_fonts=True,
+            sys_inputs={"data": data},
+            pdf_standards=["a-3b"],
+        )
+    except typst.TypstError as problem:
+        raise BadTemplate(str(problem)) from None
+    if warnings:
+        raise BadTemplate("; ".join(str(warning) for warning in warnings))
+    return bytes(pdf)
+
+
+@cache
+def font_folder() -> Path:
+    """The first folder that really has the font: IDLEWILD_FONT_DIR, the wheel's, Debian's. NoFont says what to do."""
+    for folder in _candidates():
+        if folder.is_dir() and FAMILY in typst.Fonts(include_system_fonts=False, font_paths=[str(folder)]).families():
+            return folder
+    raise NoFont(
+        f"the font {FAMILY} is missing: install the wheel paperang-p2-fonts-cjk (extra 'fonts') or Debian's fonts-wqy-microhei, "
+        "or set IDLEWILD_FONT_DIR"
+    )
+
+
+def _candidates() -> list[Path]:
+    wheel = find_spec("paperang_p2_fonts_cjk")
+    found = [Path(settings.IDLEWILD_FONT_DIR)] if settings.IDLEWILD_FONT_DIR else []
+    if wheel is not None and wheel.submodule_search_locations:
+        found.append(Path(next(iter(wheel.submodule_search_locations))) / "fonts")
+    return [*found, DEBIAN]

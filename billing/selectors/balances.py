@@ -1,0 +1,146 @@
+"""What a tenant owes, has reserved, and may still spend; what the ledger says in total."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Sum
+
+from billing.domain import holds as rules
+from billing.domain import rating, tiers
+from billing.domain.holds import Exposure, Spend
+from billing.domain.invoicing import InvoiceState
+from billing.domain.ledger import AccountKind
+from billing.domain.metering import Resource
+from billing.models import Account, Entry, Hold, Invoice
+from billing.selectors import periods
+from portal.accounts.models import Organisation, OrganisationState
+from portal.kit.money import PPM, Exact, Money
+
+USED = """
+SELECT h.job_ref, h.resource, h.sku, h.unit_price_micro, h.discount_ppm, h.tiers::text, h.price_version_ref, sum(h.qty_us)
+FROM billing_usagehour h LEFT JOIN billing_attemptending e ON e.attempt_ref = h.attempt_ref AND NOT e.billed
+WHERE h.organisation_id = %s AND h.currency = %s AND h.bucket_at >= %s AND e.attempt_ref IS NULL
+GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 3, 7, 1, 2, 4, 5, 6
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A tenant's standing in its currency."""
+
+    limit: Money
+    owed: Money
+    used: Money
+    held: Money
+    available: Money
+    credit: Money
+    past_due: bool
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form. `used` is not final until its month is closed."""
+        return {
+            "mode": "postpaid",
+            "credit_limit": self.limit.wire(),
+            "owed": self.owed.wire(),
+            "used": self.used.wire(),
+            "held": self.held.wire(),
+            "available": self.available.wire(),
+            "credit": self.credit.wire(),
+            "past_due": self.past_due,
+        }
+
+
+def may_spend(*, organisation_id: int, amount: Money) -> Spend:
+    """Whether the tenant may commit `amount` more. An answer, not a promise: ``holds.reserve`` asks again under a lock."""
+    tenant = Organisation.objects.get(id=organisation_id)
+    return rules.decide(exposure(tenant), amount)
+
+
+def balance(*, organisation_id: int) -> Balance:
+    """The tenant's standing, for its page and the API."""
+    tenant = Organisation.objects.get(id=organisation_id)
+    now, code = exposure(tenant), tenant.currency
+    return Balance(
+        limit=Money(now.limit_minor, code),
+        owed=Money(max(0, now.owed_minor), code),
+        used=Money(sum(now.used_minor.values()), code),
+        held=Money(sum(now.holds_minor.values()), code),
+        available=Money(now.available_minor, code),
+        credit=Money(of(tenant.public_id, AccountKind.CREDIT, code), code),
+        past_due=now.past_due,
+    )
+
+
+def limit(tenant: Organisation) -> Money:
+    """The tenant's credit limit: its own, else the default in its currency."""
+    if tenant.credit_limit_minor is not None:
+        return Money(tenant.credit_limit_minor, tenant.currency)
+    return Exact(Fraction(settings.IDLEWILD_CREDIT_LIMIT), tenant.currency).to_money()
+
+
+def exposure(tenant: Organisation) -> Exposure:
+    """All that stands against the tenant's limit."""
+    code = tenant.currency
+    holds = Hold.objects.filter(organisation=tenant, state=rules.HoldState.ACTIVE, currency=code)
+    return Exposure(
+        limit_minor=limit(tenant).minor,
+        owed_minor=-of(tenant.public_id, AccountKind.TENANT_RECEIVABLE, code) - of(tenant.public_id, AccountKind.CREDIT, code),
+        used_minor=used_by_job(organisation_id=tenant.id, currency=code),
+        holds_minor={hold.reference: hold.amount_minor for hold in holds},
+        past_due=Invoice.objects.filter(organisation=tenant, state=InvoiceState.PAST_DUE).exists(),
+        suspended=tenant.state == OrganisationState.SUSPENDED,
+    )
+
+
+def used_by_job(*, organisation_id: int, currency: str) -> dict[str, int]:
+    """What each job used and no invoice has yet, tax included, in minor units (an estimate: rounded per job, not per line)."""
+    since = periods.open_since(organisation_id=organisation_id)
+    with connection.cursor() as cursor:
+        cursor.execute(USED, [organisation_id, currency, since or "-infinity"])
+        rows = cursor.fetchall()
+    exact: dict[str, Exact] = {}
+    places: dict[str, int] = {}
+    for job, resource, sku, price, discount, tier_text, _, quantity in rows:
+        amount = _tiered(tier_text, price, resource, sku, int(quantity), discount, currency, places)
+        exact[job] = exact[job] + amount if job in exact else amount
+    taxed = PPM + settings.IDLEWILD_TAX_PPM
+    return {job: Exact(amount.value * taxed / PPM, currency).to_money().minor for job, amount in exact.items()}
+
+
+def of(owner: str, kind: AccountKind, currency: str) -> int:
+    """The balance of an account, 0 if it was never opened (credit-positive)."""
+    found = Account.objects.filter(owner=owner, kind=kind.value, currency=currency).values_list("balance_minor", flat=True).first()
+    return found or 0
+
+
+def earnings(*, provider_ref: str) -> dict[str, dict[str, Money]]:
+    """What a provider has earned, per currency: accrued (invoiced to tenants, not paid out) and owed back."""
+    found: dict[str, dict[str, Money]] = {}
+    kinds = (AccountKind.ACCRUED, AccountKind.AVAILABLE, AccountKind.RESERVED, AccountKind.PROVIDER_RECEIVABLE)
+    for account in Account.objects.filter(owner=provider_ref, kind__in=[kind.value for kind in kinds]).order_by("currency", "kind"):
+        found.setdefault(account.currency, {})[account.kind] = Money(account.balance_minor, account.currency)
+    return found
+
+
+def trial() -> Mapping[str, int]:
+    """Σ of all entries per currency: always 0."""
+    return {row["currency"]: row["total"] for row in Entry.objects.values("currency").annotate(total=Sum("amount_minor")).order_by("currency")}
+
+
+def _tiered(
+    tier_text: str, price: int, resource: str, sku: str, quantity: int, discount: int, currency: str, places: dict[str, int]
+) -> Exact:
+    if tier_text == "[]" or resource == Resource.NETWORK_BYTE:
+        return rating.exact(resource, quantity, price, currency, discount)
+    steps = tiers.parse(json.loads(tier_text))
+    position = places.get(sku, 0)
+    places[sku] = position + quantity
+    total = rating.exact(resource, 0, price, currency)
+    for piece in tiers.slices(steps, price, position_us=position, qty_us=quantity):
+        total = total + rating.exact(resource, piece.qty_us, piece.price_micro, currency, discount)
+    return total

@@ -1,0 +1,231 @@
+"""Usage and what it will cost: coming lines of a job or a month, sums by group, the raw records."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import QuerySet
+
+from billing.domain import invoicing, rating, statement
+from billing.domain.invoicing import NetLine
+from billing.domain.metering import RecordState
+from billing.domain.periods import PeriodState
+from billing.domain.rating import Line, Part
+from billing.domain.statement import PrintedLine
+from billing.models import BillingPeriod, Hold, UsageAnomaly, UsageRecord
+from billing.selectors import parts as rows
+from billing.selectors import periods
+from portal.accounts.models import Organisation
+from portal.kit.errors import Finding, InvalidInput
+from portal.kit.money import Money
+
+GROUPS = {
+    "project": ("project_ref", "project_name"),
+    "department": ("department", "department"),
+    "provider": ("provider_ref", "provider_name"),
+    "sku": ("sku", "sku"),
+    "resource": ("resource", "resource"),
+    "region": ("region", "region"),
+    "zone": ("zone", "zone"),
+    "node": ("node_ref", "node_ref"),
+    "job": ("job_ref", "job_name"),
+    "user": ("user_ref", "user_ref"),
+    "price_version": ("price_version_ref", "price_version_ref"),
+}
+TIMES = {"day": "day", "hour": "hour"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobCost:
+    """What a job costs so far: the coming lines, lines of 0 included. Its total is net of tax."""
+
+    job_ref: str
+    lines: tuple[PrintedLine, ...]
+    total: Money
+    final: bool
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "job": self.job_ref,
+            "final": self.final,
+            "total": self.total.wire(),
+            "lines": [line.wire() for line in self.lines],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """The coming invoice of a month that is not closed: not final."""
+
+    month: str
+    starts_at: datetime
+    ends_at: datetime
+    timezone: str
+    state: str
+    currency: str
+    lines: tuple[PrintedLine, ...]
+    subtotal: Money
+    tax: Money
+    total: Money
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {
+            "month": self.month,
+            "start": statement.iso(self.starts_at),
+            "end": statement.iso(self.ends_at),
+            "timezone": self.timezone,
+            "state": self.state,
+            "final": False,
+            "subtotal": self.subtotal.wire(),
+            "tax": self.tax.wire(),
+            "total": self.total.wire(),
+            "lines": [line.wire() for line in self.lines],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Usage of a month under one heading."""
+
+    key: str
+    name: str
+    resource: str
+    qty_us: int
+    billed_us: int
+
+    @property
+    def quantity(self) -> str:
+        """The quantity in units, four decimals."""
+        return statement.quantity_text(self.resource, self.qty_us, statement.PLACES)
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form. `billed_us` leaves out what is a line of 0."""
+        return {
+            "key": self.key,
+            "name": self.name,
+            "resource": self.resource,
+            "unit": statement.UNITS[statement.Resource(self.resource)],
+            "quantity": self.quantity,
+            "qty_us": self.qty_us,
+            "billed_us": self.billed_us,
+        }
+
+
+def job_cost(job_ref: str) -> JobCost:
+    """The lines that a job makes or has made, rated as the invoice rates them; 0.00 for a job that never got a node."""
+    known = UsageRecord.objects.filter(job_ref=job_ref, state=RecordState.OK)
+    first = known.order_by("started_at").first()
+    if first is None:
+        return JobCost(job_ref, (), Money(0, _currency(job_ref)), final=False)
+    last = known.order_by("-ended_at").first() or first
+    months = BillingPeriod.objects.filter(
+        organisation_id=first.organisation_id, ends_at__gt=first.started_at, starts_at__lte=last.ended_at
+    ).order_by("starts_at")
+    shares: list[Line] = []
+    for period in months:
+        shares += _job_lines(period, job_ref)
+    printed = _printed(shares)
+    code = first.currency
+    total = Money(sum(line.amount.minor for line in printed if line.amount.currency == code), code)
+    return JobCost(job_ref, tuple(printed), total, final=all(period.state == PeriodState.CLOSED for period in months))
+
+
+def upcoming(organisation_id: int, now: datetime) -> Upcoming | None:
+    """The coming invoice of the month in which `now` lies; None if the tenant has used nothing yet."""
+    period = periods.at(organisation_id=organisation_id, moment=now)
+    return None if period is None else of_month(period)
+
+
+def of_month(period: BillingPeriod) -> Upcoming:
+    """The coming invoice of a month, in the tenant's currency."""
+    code = Organisation.objects.values_list("currency", flat=True).get(id=period.organisation_id)
+    lines = _printed(rating.lines(part for part in rows.of_period(period) if part.currency == code))
+    totals = invoicing.add_up(
+        [NetLine(line.provider_ref, line.amount.minor, line.tax_rate_ppm) for line in lines], fee_ppm=settings.IDLEWILD_PLATFORM_FEE_PPM
+    )
+    return Upcoming(
+        month=period.month,
+        starts_at=period.starts_at,
+        ends_at=period.ends_at,
+        timezone=period.timezone,
+        state=period.state,
+        currency=code,
+        lines=tuple(lines),
+        subtotal=Money(totals.subtotal_minor, code),
+        tax=Money(totals.tax_minor, code),
+        total=Money(totals.total_minor, code),
+    )
+
+
+def summary(organisation_id: int, month: str, group_by: str = "project") -> list[Group]:
+    """Σ of a month by project, department, provider, sku, resource, region, zone, node, job, user, price_version, day or hour; per resource."""
+    if group_by not in GROUPS and group_by not in TIMES:
+        raise InvalidInput([Finding("group_by", "unknown_group", f"{group_by!r} is not a group", ", ".join([*GROUPS, *TIMES]))])
+    period = periods.of_month(organisation_id=organisation_id, month=month)
+    if group_by in TIMES:
+        key = f"to_char(date_trunc('{TIMES[group_by]}', h.bucket_at AT TIME ZONE %s), 'YYYY-MM-DD\"T\"HH24:MI')"
+        name, values = f"max({key})", [period.timezone, period.timezone]
+    else:
+        column, label = GROUPS[group_by]
+        key, name, values = f"h.{column}", f"max(h.{label})", []
+    sql = (
+        f"SELECT {key}, {name}, h.resource, sum(h.qty_us), sum(h.qty_us) FILTER (WHERE e.attempt_ref IS NULL)"  # noqa: S608  constants
+        " FROM billing_usagehour h LEFT JOIN billing_attemptending e ON e.attempt_ref = h.attempt_ref AND NOT e.billed"
+        " WHERE h.organisation_id = %s AND h.bucket_at >= %s AND h.bucket_at < %s GROUP BY 1, h.resource ORDER BY 1, h.resource"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [*values, organisation_id, period.starts_at, period.ends_at])
+        return [Group(row[0], row[1], row[2], int(row[3]), int(row[4] or 0)) for row in cursor.fetchall()]
+
+
+def records(
+    organisation_id: int, *, month: str = "", job_ref: str = "", attempt_ref: str = "", state: str = "", project_ref: str = ""
+) -> QuerySet[UsageRecord]:
+    """The raw records of a tenant, newest first; quarantined and rejected ones too."""
+    found = UsageRecord.objects.filter(organisation_id=organisation_id).order_by("-id")
+    if month:
+        period = periods.of_month(organisation_id=organisation_id, month=month)
+        found = found.filter(ended_at__gte=period.starts_at, started_at__lt=period.ends_at)
+    named = {"job_ref": job_ref, "attempt_ref": attempt_ref, "state": state, "project_ref": project_ref}
+    return found.filter(**{name: value for name, value in named.items() if value})
+
+
+def anomalies(organisation_id: int | None = None) -> QuerySet[UsageAnomaly]:
+    """Facts that contradicted a stored one or were clipped, newest first."""
+    found = UsageAnomaly.objects.order_by("-id")
+    return found if organisation_id is None else found.filter(organisation_id=organisation_id)
+
+
+def metered_us(*, attempt_ref: str, resource: str) -> int:
+    """What was proven of an attempt, whether billed or not."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(sum(qty_us), 0) FROM billing_usagerecord WHERE attempt_ref = %s AND resource = %s AND state = 'ok'",
+            [attempt_ref, resource],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:
+    mine: Sequence[Part] = rows.of_period(period, job_ref=job_ref)
+    if not any(part.tiers for part in mine):
+        return rating.lines(mine)
+    # Its place in the tiers depends on everything the tenant used: rate the month, keep the job's share.
+    shares = (rating.only(line, job_ref=job_ref) for line in rating.lines(rows.of_period(period)))
+    return [line for line in shares if line is not None]
+
+
+def _printed(lines: Sequence[Line]) -> list[PrintedLine]:
+    return [
+        statement.printed(line, position=n, tax_rate_ppm=settings.IDLEWILD_TAX_PPM) for n, line in enumerate(lines, start=1)
+    ]
+
+
+def _currency(job_ref: str) -> str:
+    """The currency of a job that used nothing: that of its hold."""
+    return Hold.objects.filter(reference=job_ref).values_list("currency", flat=True).first() or "CNY"
