@@ -182,7 +182,7 @@ class Money(_Part):
 
 class People(_Part):
     def whoami(self) -> Row:
-        return mapping(self._http.get(f"{ROOT}/whoami").body)
+        return mapping(self._http.get(f"{ROOT}/me").body)
 
     def every(self, kind: str) -> list[Row]:
         """`organisations projects members api-keys secrets`"""

@@ -1,16 +1,15 @@
 """`workdir`: a folder of this machine, packed for /job.
 
 The spec's `workdir` names a local folder; the portal never sees the path. The folder becomes one tar file,
-gzip-compressed, handed in as an input of the job with its content, and a line before `setup` unpacks it. Above 100
-MiB it is refused: such data belongs into an input with an address. Packing is the same for the same files (sorted, no
-owners, no times of the archive itself), so a repeated quote matches.
+gzip-compressed, that stands in the spec itself, so it is bounded by the spec's 1 MiB; larger data belongs into an
+input with an address. Packing the same files gives the same bytes (sorted, no owners, no time of the packing), so a
+quote and its job have the same spec.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import io
 import tarfile
 from pathlib import Path
@@ -19,8 +18,10 @@ from typing import Any
 from .errors import LocalFault
 from .words import t
 
-LARGEST = 100 * 1024 * 1024
-ARCHIVE = "/job/.idlewild-workdir.tar.gz"
+LARGEST_UNPACKED = 100 * 1024 * 1024
+LARGEST_PACKED = 700 * 1024
+PREFIX = "data:application/gzip;base64,"
+STORED = "artefact://"
 
 
 def archive(folder: Path) -> bytes:
@@ -38,16 +39,20 @@ def archive(folder: Path) -> bytes:
                 )
             if path.is_file() and not path.is_symlink():
                 total += path.stat().st_size
-            if total > LARGEST:
-                raise LocalFault(
-                    t(
-                        "workdir {folder} holds more than 100 MiB; give large data as an input with a url.",
-                        folder=folder,
-                    ),
-                    code="workdir_too_large",
-                )
+            if total > LARGEST_UNPACKED:
+                raise _too_large(folder)
             tar.add(path, arcname=str(path.relative_to(folder)), recursive=False, filter=_plain)
-    return gzip.compress(raw.getvalue(), mtime=0)
+    packed = gzip.compress(raw.getvalue(), mtime=0)
+    if len(packed) > LARGEST_PACKED:
+        raise _too_large(folder)
+    return packed
+
+
+def _too_large(folder: Path) -> LocalFault:
+    return LocalFault(
+        t("workdir {folder} is more than 700 KiB when packed; give large data as an input with a url.", folder=folder),
+        code="workdir_too_large",
+    )
 
 
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -57,19 +62,9 @@ def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def into(spec: dict[str, Any], base: Path) -> dict[str, Any]:
-    """The spec with `workdir` turned into an input and a line of `setup`; unchanged if there is none."""
+    """The spec with the folder of `workdir` packed into it; unchanged if there is none or it is packed already."""
     folder = spec.get("workdir")
-    if not folder:
+    if not folder or str(folder).startswith((PREFIX, STORED)):
         return spec
-    body = archive((base / str(folder)).resolve())
-    rest = {name: value for name, value in spec.items() if name != "workdir"}
-    given = {
-        "path": ARCHIVE,
-        "content": base64.b64encode(body).decode(),
-        "sha256": hashlib.sha256(body).hexdigest(),
-        "encoding": "base64",
-    }
-    unpack = f"tar -xzf {ARCHIVE} -C /job && rm {ARCHIVE}"
-    rest["inputs"] = [given, *(rest.get("inputs") or [])]
-    rest["setup"] = "\n".join([unpack, *([str(rest["setup"])] if rest.get("setup") else [])])
-    return rest
+    packed = archive((base / str(folder)).resolve())
+    return {**spec, "workdir": PREFIX + base64.b64encode(packed).decode()}

@@ -77,8 +77,6 @@ def load(name: str, environ: Mapping[str, str], *, key_needed: bool = True) -> P
     )
     if not profile.url or (key_needed and not profile.key):
         raise NotSignedIn(
-            t(
-                "You are not signed in; run `idlewild login --url URL --key KEY` (the portal makes keys on its page API keys)."
-            )
+            t("You are not signed in; run `idlewild login --url URL --key KEY` (the portal's page API keys has one).")
         )
     return profile

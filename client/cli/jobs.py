@@ -125,7 +125,7 @@ def picked(session: Session, answer: Quote, whole: dict[str, Any], point: Option
 
 @contextmanager
 def held_back() -> Iterator[list[int]]:
-    """Ctrl-C waits until the answer is there: nobody has to guess whether the job exists. A second one does not wait."""
+    """Ctrl-C waits until the answer is there: nobody has to guess whether the job exists. A second does not wait."""
     came: list[int] = []
 
     def note(number: int, frame: Optional[FrameType]) -> None:

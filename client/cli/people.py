@@ -52,7 +52,7 @@ def login(
 
 def named(answer: "dict[str, object]") -> str:
     found = mapping(answer)
-    person = reach(found, "user.email|email|key.name|user|id")
+    person = reach(found, "email|id")
     party = reach(found, "organisation.slug|organisation")
     return f"{plain(person)} ({plain(party)})"
 
@@ -139,8 +139,8 @@ def list_keys(ctx: typer.Context) -> None:
         ("name", t("name")),
         ("prefix", t("begins")),
         ("scopes", t("may")),
-        ("expires_at", t("expires")),
-        ("last_used_at", t("last used")),
+        ("expires", t("expires")),
+        ("last_used", t("last used")),
     ]
     session.show({"items": found}, listing(columns, found))
 
@@ -156,7 +156,7 @@ def create_key(
     expires: Annotated[str, typer.Option(help=N_("When it ends (RFC 3339)."))] = "",
 ) -> None:
     session = of(ctx)
-    body = {"name": name, **({"scopes": scope} if scope else {}), **({"expires_at": expires} if expires else {})}
+    body = {"name": name, **({"scopes": scope} if scope else {}), **({"expires": expires} if expires else {})}
     if session.project:
         body["project"] = session.project
     found = session.portal.people.create("api-keys", body, key=session.key)
@@ -177,7 +177,7 @@ def list_secrets(ctx: typer.Context) -> None:
     session = of(ctx)
     found = session.portal.people.every("secrets")
     session.show(
-        {"items": found}, listing([("name", t("name")), ("project", t("project")), ("updated_at", t("changed"))], found)
+        {"items": found}, listing([("name", t("name")), ("project", t("project")), ("updated", t("changed"))], found)
     )
 
 
