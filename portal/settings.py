@@ -150,6 +150,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "frontend.middleware.Preferences",  # language and time zone of the profile
+    "frontend.middleware.HelpfulErrors",  # the house's errors as pages that say what to do
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -295,6 +297,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 if TEST:
     PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # a test signs in hundreds of times
+ACCOUNT_FORMS = {"signup": "frontend.forms.signup.SignupForm"}  # a person and their organisation
+CSRF_FAILURE_VIEW = "frontend.views.errors.csrf_failed"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]

@@ -33,3 +33,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jsi18n/", JavaScriptCatalog.as_view(packages=["frontend"]), name="jsi18n"),
     *([path("", include("frontend.urls"))] if find_spec("frontend.urls") else []),
 ]
+
+handler400 = "frontend.views.errors.bad_request"
+handler403 = "frontend.views.errors.forbidden"
+handler404 = "frontend.views.errors.not_found"
+handler500 = "frontend.views.errors.broken"
