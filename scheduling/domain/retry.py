@@ -117,7 +117,7 @@ def delay(times_failed: int) -> timedelta:
     """Before the next attempt after the n-th failure for the same reason: none, then 5 s, 10 s, 20 s … 5 min."""
     if times_failed < 2:
         return timedelta(0)
-    return min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(times_failed - 2, 10))
+    return min(LONGEST_DELAY, FIRST_DELAY * (1 << min(times_failed - 2, 10)))
 
 
 def decide(
