@@ -25,7 +25,9 @@ def main() -> int:
 
         return supervisor.main(sys.argv[2:])
     if embedded_services_missing(sys.argv[1] if len(sys.argv) > 1 else "help"):
-        sys.stderr.write("embedded services are not running: ./dev up, or ./dev manage " + " ".join(sys.argv[1:]) + "\n")
+        sys.stderr.write(
+            "embedded services are not running: ./dev up, or ./dev manage " + " ".join(sys.argv[1:]) + "\n"
+        )
         return 1
     from django.core.management import execute_from_command_line
 

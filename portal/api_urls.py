@@ -8,6 +8,8 @@ from drf_spectacular.views import SpectacularJSONAPIView
 PARTS = ("portal.accounts.api.urls", "marketplace.api.urls", "scheduling.api.urls", "billing.api.urls")
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("openapi.json", SpectacularJSONAPIView.as_view(permission_classes=[], authentication_classes=[]), name="openapi"),
+    path(
+        "openapi.json", SpectacularJSONAPIView.as_view(permission_classes=[], authentication_classes=[]), name="openapi"
+    ),
     *[path("", include(part)) for part in PARTS if find_spec(part)],
 ]

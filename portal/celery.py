@@ -46,7 +46,11 @@ TIMETABLE: dict[str, tuple[str, float]] = {
 
 
 def entry(task: str, queue: str, every: float) -> dict[str, Any]:
-    return {"task": task, "schedule": every, "options": {"queue": queue, "expires": max(every, 1.0), "ignore_result": True}}
+    return {
+        "task": task,
+        "schedule": every,
+        "options": {"queue": queue, "expires": max(every, 1.0), "ignore_result": True},
+    }
 
 
 app.conf.beat_schedule = {task: entry(task, queue, every) for task, (queue, every) in TIMETABLE.items()}

@@ -28,7 +28,11 @@ def _database_answers() -> bool:
 
 def healthz(request: HttpRequest) -> HttpResponse:
     database = _database_answers()
-    state = {"status": "ok" if database else "down", "database": "up" if database else "down", "redis": "up" if softstate.alive() else "down"}
+    state = {
+        "status": "ok" if database else "down",
+        "database": "up" if database else "down",
+        "redis": "up" if softstate.alive() else "down",
+    }
     return JsonResponse(state, status=200 if database else 503, headers={"Cache-Control": "no-store"})
 
 
@@ -36,8 +40,13 @@ def readyz(request: HttpRequest) -> HttpResponse:
     if not _database_answers():
         return JsonResponse({"status": "down", "database": "down"}, status=503)
     executor = MigrationExecutor(connection)
-    missing = [f"{migration.app_label}.{migration.name}" for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
-    return JsonResponse({"status": "migrate" if missing else "ready", "missing": missing}, status=503 if missing else 200)
+    missing = [
+        f"{migration.app_label}.{migration.name}"
+        for migration, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())
+    ]
+    return JsonResponse(
+        {"status": "migrate" if missing else "ready", "missing": missing}, status=503 if missing else 200
+    )
 
 
 def get_index(request: HttpRequest) -> HttpResponse:

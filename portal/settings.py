@@ -180,29 +180,52 @@ if PRODUCTION:
 else:
     _DATABASE_URL = env.text("DATABASE_URL", f"{_EMBEDDED_POSTGRES} user=idlewild_app")
 _migrate_default = "" if PRODUCTION or "DATABASE_URL" in os.environ else f"{_EMBEDDED_POSTGRES} user=idlewild_owner"
-IDLEWILD_MIGRATE_DATABASE_URL = env.text("IDLEWILD_MIGRATE_DATABASE_URL", _migrate_default)  # asked for by `migrate` only
+IDLEWILD_MIGRATE_DATABASE_URL = env.text(
+    "IDLEWILD_MIGRATE_DATABASE_URL", _migrate_default
+)  # asked for by `migrate` only
 _POOL = env.flag("IDLEWILD_DB_POOL", False)
 try:
     DATABASES = {"default": addresses.database(_DATABASE_URL)}
 except Exception as problem:
     raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {type(problem).__name__}") from None
-DATABASES["default"] |= {"CONN_HEALTH_CHECKS": True, "CONN_MAX_AGE": 0 if _POOL else 60, "TEST": {"NAME": DATABASES["default"].get("NAME")}}
+DATABASES["default"] |= {
+    "CONN_HEALTH_CHECKS": True,
+    "CONN_MAX_AGE": 0 if _POOL else 60,
+    "TEST": {"NAME": DATABASES["default"].get("NAME")},
+}
 if _POOL:
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": env.number("IDLEWILD_DB_POOL_MAX", 8), "timeout": 5}
+    DATABASES["default"]["OPTIONS"]["pool"] = {
+        "min_size": 1,
+        "max_size": env.number("IDLEWILD_DB_POOL_MAX", 8),
+        "timeout": 5,
+    }
 
 # --- Redis or Valkey: may vanish ---------------------------------------------------------------------------------------
 _EMBEDDED_REDIS = f"unix://{places.valkey_socket(STATE_DIR)}?db=0"
-REDIS_URL = required("REDIS_URL", "redis://redis.internal:6379/0") if PRODUCTION else env.text("REDIS_URL", _EMBEDDED_REDIS)
+REDIS_URL = (
+    required("REDIS_URL", "redis://redis.internal:6379/0") if PRODUCTION else env.text("REDIS_URL", _EMBEDDED_REDIS)
+)
 try:
     _redis = addresses.redis_forms(REDIS_URL)
 except ValueError as problem:
     raise ImproperlyConfigured(str(problem)) from None
 IDLEWILD_KEY_PREFIX = env.text("IDLEWILD_KEY_PREFIX", "idlewild")
-CACHES = {"default": {"BACKEND": "portal.softstate.Cache", "LOCATION": _redis.client, "KEY_PREFIX": f"{IDLEWILD_KEY_PREFIX}:cache"}}
+CACHES = {
+    "default": {
+        "BACKEND": "portal.softstate.Cache",
+        "LOCATION": _redis.client,
+        "KEY_PREFIX": f"{IDLEWILD_KEY_PREFIX}:cache",
+    }
+}
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [_redis.channel_host], "prefix": f"{IDLEWILD_KEY_PREFIX}:live", "expiry": 30, "capacity": 500},
+        "CONFIG": {
+            "hosts": [_redis.channel_host],
+            "prefix": f"{IDLEWILD_KEY_PREFIX}:live",
+            "expiry": 30,
+            "capacity": 500,
+        },
     }
 }
 
@@ -237,7 +260,10 @@ if PRODUCTION and not (IDLEWILD_S3_BUCKET or IDLEWILD_MEDIA_ROOT):
         "for example IDLEWILD_S3_BUCKET=idlewild"
     )
 MEDIA_ROOT = Path(IDLEWILD_MEDIA_ROOT) if IDLEWILD_MEDIA_ROOT else STATE_DIR / "media"
-_objects: dict[str, Any] = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(MEDIA_ROOT)}}
+_objects: dict[str, Any] = {
+    "BACKEND": "django.core.files.storage.FileSystemStorage",
+    "OPTIONS": {"location": str(MEDIA_ROOT)},
+}
 if IDLEWILD_S3_BUCKET:
     _objects = {
         "BACKEND": "storages.backends.s3.S3Storage",
@@ -252,7 +278,9 @@ _DIST = BASE_DIR / "frontend" / "dist"
 STORAGES = {
     "default": _objects,
     "staticfiles": {
-        "BACKEND": "portal.staticfiles.ConsoleStorage" if PRODUCTION else "django.contrib.staticfiles.storage.StaticFilesStorage"
+        "BACKEND": "portal.staticfiles.ConsoleStorage"
+        if PRODUCTION
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
 STATIC_URL = "/static/"
@@ -276,7 +304,11 @@ IDLEWILD_FONT_DIR = env.text("IDLEWILD_FONT_DIR", "")
 # --- mail --------------------------------------------------------------------------------------------------------------
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.text("IDLEWILD_EMAIL_FROM", "Idlewild <idlewild@localhost>")
 EMAIL_FILE_PATH = str(STATE_DIR / "mail")
-_email_url = required("EMAIL_URL", "smtp://user:password@mail.example.org:587?tls=1") if PRODUCTION else env.text("EMAIL_URL", "")
+_email_url = (
+    required("EMAIL_URL", "smtp://user:password@mail.example.org:587?tls=1")
+    if PRODUCTION
+    else env.text("EMAIL_URL", "")
+)
 if PRODUCTION:
     required("IDLEWILD_EMAIL_FROM", "'Idlewild <no-reply@idlewild.example.org>'")
 IDLEWILD_MAIL_TO_FILES = not _email_url  # the page that sent a mail shows its link
@@ -289,7 +321,10 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["user"], _mail["password"]
 EMAIL_USE_TLS, EMAIL_USE_SSL, EMAIL_TIMEOUT = _mail["tls"], _mail["ssl"], 20
 
 # --- signing in --------------------------------------------------------------------------------------------------------
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -316,7 +351,10 @@ LOGOUT_REDIRECT_URL = "/"
 
 # --- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.accounts.authentication.KeyAuth", "portal.accounts.authentication.SessionAuth"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.accounts.authentication.KeyAuth",
+        "portal.accounts.authentication.SessionAuth",
+    ],
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.throttling.ByCaller"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
@@ -362,7 +400,9 @@ IDLEWILD_ALLOW_UNSAFE_NODES = env.flag("IDLEWILD_ALLOW_UNSAFE_NODES", not PRODUC
 IDLEWILD_VIRTUAL_CARDS = env.number("IDLEWILD_VIRTUAL_CARDS", 0 if PRODUCTION else 2)
 if PRODUCTION and (IDLEWILD_ALLOW_UNSAFE_NODES or IDLEWILD_VIRTUAL_CARDS):
     _name = "IDLEWILD_ALLOW_UNSAFE_NODES" if IDLEWILD_ALLOW_UNSAFE_NODES else "IDLEWILD_VIRTUAL_CARDS"
-    raise ImproperlyConfigured(f"{_name} must be unset or 0 in production: tenants would pay for what is not there or not isolated")
+    raise ImproperlyConfigured(
+        f"{_name} must be unset or 0 in production: tenants would pay for what is not there or not isolated"
+    )
 
 # class → times in milliseconds. deadline: from the sending of a renewal, the agent freezes; lapse = TTL + margin, from the server's stamp.
 LEASE_CLASSES_REAL = {
@@ -384,7 +424,8 @@ LEASE_CLASS_OF_TESTS = {
     "sweep_ms": 200, "usage_ms": 2_000, "frozen_kill_ms": 10_000,
 }  # fmt: skip
 IDLEWILD_LEASE_CLASSES = table(
-    "IDLEWILD_LEASE_CLASSES", {name: dict(LEASE_CLASS_OF_TESTS) for name in LEASE_CLASSES_REAL} if TEST else LEASE_CLASSES_REAL
+    "IDLEWILD_LEASE_CLASSES",
+    {name: dict(LEASE_CLASS_OF_TESTS) for name in LEASE_CLASSES_REAL} if TEST else LEASE_CLASSES_REAL,
 )
 IDLEWILD_FAST_CLASS = {"window_s": 3_600, "renewals_at_least": 200, "sync_p99_ms": 500}
 
@@ -414,7 +455,9 @@ LOGGING = {
     "formatters": {
         "line": {
             "()": "structlog.stdlib.ProcessorFormatter",
-            "processor": structlog.processors.JSONRenderer() if PRODUCTION else structlog.dev.ConsoleRenderer(colors=False),
+            "processor": structlog.processors.JSONRenderer()
+            if PRODUCTION
+            else structlog.dev.ConsoleRenderer(colors=False),
             "foreign_pre_chain": [
                 structlog.contextvars.merge_contextvars,
                 structlog.stdlib.add_logger_name,

@@ -27,7 +27,9 @@ def _keys(text: str) -> dict[str, AESGCM]:
     for part in text.split(","):
         name, colon, key = part.strip().partition(":")
         if not colon or not name or len(key) < 32:
-            raise ImproperlyConfigured("IDLEWILD_VAULT_KEYS takes id:key,… with keys of at least 32 characters, for example k1:$(openssl rand -hex 32)")
+            raise ImproperlyConfigured(
+                "IDLEWILD_VAULT_KEYS takes id:key,… with keys of at least 32 characters, for example k1:$(openssl rand -hex 32)"
+            )
         keys[name] = AESGCM(hashlib.sha256(key.encode()).digest())
     return keys
 

@@ -51,7 +51,9 @@ def django_db_setup(django_test_environment: None, django_db_blocker: object) ->
     with (run / "copy.lock").open("w") as lock, psycopg.connect(admin_url, autocommit=True) as admin:
         fcntl.flock(lock, fcntl.LOCK_EX)
         admin.execute(f"DROP DATABASE IF EXISTS {database_name()} WITH (FORCE)")
-        admin.execute(f"CREATE DATABASE {database_name()} TEMPLATE {TEMPLATE} OWNER {embedded.OWNER} STRATEGY file_copy")
+        admin.execute(
+            f"CREATE DATABASE {database_name()} TEMPLATE {TEMPLATE} OWNER {embedded.OWNER} STRATEGY file_copy"
+        )
     yield
     from django.db import connections
 
@@ -60,7 +62,7 @@ def django_db_setup(django_test_environment: None, django_db_blocker: object) ->
 
 
 @pytest.fixture(autouse=True)
-def _clean_soft_store(request: pytest.FixtureRequest) -> Iterator[None]:
+def _clean_soft_store(request: pytest.FixtureRequest) -> None:
     """Tests that use the database start with an empty soft store: limits and heartbeats of the last test are gone."""
     if not without_database() and {"db", "transactional_db", "live"} & set(request.fixturenames):
         import redis
@@ -68,4 +70,3 @@ def _clean_soft_store(request: pytest.FixtureRequest) -> Iterator[None]:
 
         with redis.Redis.from_url(settings.REDIS_URL) as client:
             client.flushdb()
-    yield

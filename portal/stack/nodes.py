@@ -42,7 +42,17 @@ class LocalNode:
         (self.folder / "enrolled").touch()
 
     def enroll_command(self, portal: str) -> list[str]:
-        return [sys.executable, "-m", "agent", "enroll", self.token, "--portal", portal, "--state-dir", str(self.folder)]
+        return [
+            sys.executable,
+            "-m",
+            "agent",
+            "enroll",
+            self.token,
+            "--portal",
+            portal,
+            "--state-dir",
+            str(self.folder),
+        ]
 
     def up_command(self) -> list[str]:
         first_uid = SLOT_UIDS_FROM + SLOT_UIDS_EACH * (self.number - 1)
@@ -63,7 +73,10 @@ def local_nodes(state: Path) -> list[LocalNode]:
         given: list[dict[str, Any]] = json.loads((state / "demo" / "nodes.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    return [LocalNode(n, folder_of(state, n), str(row["token"]), str(row.get("label", ""))) for n, row in enumerate(given[:COUNT], start=1)]
+    return [
+        LocalNode(n, folder_of(state, n), str(row["token"]), str(row.get("label", "")))
+        for n, row in enumerate(given[:COUNT], start=1)
+    ]
 
 
 def processes_of(node: LocalNode, agent_pid: int | None) -> list[psutil.Process]:

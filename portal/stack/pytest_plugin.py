@@ -59,7 +59,9 @@ def _start_servers() -> None:
     postgres.provide()
     os.environ["IDLEWILD_TEST_ADMIN_URL"] = postgres.url("postgres", "postgres")
     os.environ["IDLEWILD_TEST_REDIS_URL"] = valkey.url()
-    os.environ["IDLEWILD_TEST_HEADER"] = f"PostgreSQL {postgres.version}, Valkey {valkey.version}, ready in {time.monotonic() - began:.1f} s"
+    os.environ["IDLEWILD_TEST_HEADER"] = (
+        f"PostgreSQL {postgres.version}, Valkey {valkey.version}, ready in {time.monotonic() - began:.1f} s"
+    )
 
 
 def _external() -> None:

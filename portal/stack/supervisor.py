@@ -44,12 +44,24 @@ class CannotStart(Exception):
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="./dev up", description="Runs Idlewild: PostgreSQL, Valkey, web, workers, and the demo's four nodes.")
-    parser.add_argument("--port", type=int, default=int(os.environ.get("IDLEWILD_PORT", "8000")), help="port of the web (8000)")
+    parser = argparse.ArgumentParser(
+        prog="./dev up", description="Runs Idlewild: PostgreSQL, Valkey, web, workers, and the demo's four nodes."
+    )
+    parser.add_argument(
+        "--port", type=int, default=int(os.environ.get("IDLEWILD_PORT", "8000")), help="port of the web (8000)"
+    )
     parser.add_argument("--empty", action="store_true", help="no demo market and no local nodes")
-    parser.add_argument("--demo", action="store_true", help="the demo market and its main job, also on a database that is in use")
-    parser.add_argument("--check", action="store_true", help="run the main job, then stop: exit code 0 if it finished, else 1")
-    parser.add_argument("--public", metavar="URL", help="serve others too: bind all addresses and advertise URL, so that other machines can enroll")
+    parser.add_argument(
+        "--demo", action="store_true", help="the demo market and its main job, also on a database that is in use"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="run the main job, then stop: exit code 0 if it finished, else 1"
+    )
+    parser.add_argument(
+        "--public",
+        metavar="URL",
+        help="serve others too: bind all addresses and advertise URL, so that other machines can enroll",
+    )
     return parser.parse_args(words)
 
 
@@ -91,14 +103,18 @@ class Supervisor:
     def run(self) -> int:
         self.state.mkdir(parents=True, exist_ok=True)
         if embedded.account().uid is not None:
-            self.state.chmod(0o711)  # the database's account passes through, others see nothing: what is private inside is 0700 or 0600
+            self.state.chmod(
+                0o711
+            )  # the database's account passes through, others see nothing: what is private inside is 0700 or 0600
         else:
             self.state.chmod(0o700)
         try:
             owner = Owner(self.state, about={"url": self.url})
         except AlreadyOwned as other:
             known = other.args[0]
-            sys.stderr.write(f"already running, pid {known.get('pid', '?')}, {known.get('url', '')}: stop it with Ctrl-C there\n")
+            sys.stderr.write(
+                f"already running, pid {known.get('pid', '?')}, {known.get('url', '')}: stop it with Ctrl-C there\n"
+            )
             return 1
         try:
             return self._run_as_owner()
@@ -163,7 +179,9 @@ class Supervisor:
             try:
                 probe.bind((self.host, self.options.port))
             except OSError:
-                raise CannotStart(f"port {self.options.port} is used by another program: ./dev up --port {self.options.port + 1}") from None
+                raise CannotStart(
+                    f"port {self.options.port} is used by another program: ./dev up --port {self.options.port + 1}"
+                ) from None
 
     def _stop_left_overs(self) -> None:
         """Where the kernel sends no death signal, children of a killed `up` may live: those that match pid, start time and command are stopped."""
@@ -207,7 +225,9 @@ class Supervisor:
         told = []
         if not os.environ.get("DATABASE_URL"):
             began = time.monotonic()
-            self.postgres = embedded.Postgres(self.state, socket_dir=places.postgres_socket_dir(self.state), log_dir=self.log_dir)
+            self.postgres = embedded.Postgres(
+                self.state, socket_dir=places.postgres_socket_dir(self.state), log_dir=self.log_dir
+            )
             if self.postgres.prepare():
                 (self.state / "migrated").unlink(missing_ok=True)
             self.postgres.start()
@@ -216,7 +236,9 @@ class Supervisor:
             told.append(f"PostgreSQL {self.postgres.version} ready {time.monotonic() - began:.1f} s")
         if not os.environ.get("REDIS_URL"):
             began = time.monotonic()
-            self.valkey = embedded.Valkey(self.state, socket_path=places.valkey_socket(self.state), log_dir=self.log_dir)
+            self.valkey = embedded.Valkey(
+                self.state, socket_path=places.valkey_socket(self.state), log_dir=self.log_dir
+            )
             self.valkey.start()
             self.valkey.wait_ready()
             told.append(f"Valkey {self.valkey.version} ready {time.monotonic() - began:.1f} s")
@@ -229,7 +251,10 @@ class Supervisor:
             return
         for server in (self.postgres, self.valkey):
             if server is not None and server.process is not None and server.process.poll() is not None:
-                self.say("system", f"{type(server).__name__} ended with {describe_exit(server.process.returncode)}; starting it again")
+                self.say(
+                    "system",
+                    f"{type(server).__name__} ended with {describe_exit(server.process.returncode)}; starting it again",
+                )
                 self.services_due = time.monotonic() + 0.5
                 server.start()
 
@@ -244,12 +269,23 @@ class Supervisor:
         }  # fmt: skip
         if self.options.public:
             host = self.options.public.split("://")[-1].split("/")[0].rsplit(":", 1)[0]
-            given["IDLEWILD_ALLOWED_HOSTS"] = ",".join(filter(None, [os.environ.get("IDLEWILD_ALLOWED_HOSTS", ""), host]))
+            given["IDLEWILD_ALLOWED_HOSTS"] = ",".join(
+                filter(None, [os.environ.get("IDLEWILD_ALLOWED_HOSTS", ""), host])
+            )
         return given | more
 
-    def child(self, name: str, command: Sequence[str], *, once: bool = False, quiet: bool = False, **environment: str) -> Child:
+    def child(
+        self, name: str, command: Sequence[str], *, once: bool = False, quiet: bool = False, **environment: str
+    ) -> Child:
         made = Child(
-            name, command, environment=self.environment(**environment), log_dir=self.log_dir, say=self.say, folder=places.ROOT, once=once, quiet=quiet
+            name,
+            command,
+            environment=self.environment(**environment),
+            log_dir=self.log_dir,
+            say=self.say,
+            folder=places.ROOT,
+            once=once,
+            quiet=quiet,
         )
 
         def add() -> None:
@@ -265,7 +301,9 @@ class Supervisor:
     def python(self, *words: str) -> list[str]:
         return [sys.executable, *words]
 
-    def once(self, name: str, command: Sequence[str], *, quiet: bool = False, limit_s: float = 600.0, **environment: str) -> int:
+    def once(
+        self, name: str, command: Sequence[str], *, quiet: bool = False, limit_s: float = 600.0, **environment: str
+    ) -> int:
         """Run a job to its end; its exit code."""
         job = self.child(name, command, once=True, quiet=quiet, **environment)
         until = time.monotonic() + limit_s
@@ -321,23 +359,57 @@ class Supervisor:
             if web.fails >= WEB_FALLS or time.monotonic() > until:
                 raise CannotStart(self._with_log("the web did not get ready", "web"))
             time.sleep(0.1)
-        self.say("system", f"web ready {time.monotonic() - began:.1f} s ({time.monotonic() - self.began:.1f} s after the start)")
+        self.say(
+            "system",
+            f"web ready {time.monotonic() - began:.1f} s ({time.monotonic() - self.began:.1f} s after the start)",
+        )
 
     def _start_workers(self) -> None:
-        worker = ("-W", "ignore", "-m", "celery", "-q", "-A", "portal.celery", "worker", "-l", "warning", "--without-gossip", "--without-mingle")
-        for name, queues, processes in (("worker-cycle", "cycle", 2), ("recovery", "recovery", 1), ("worker-relay", "relay,billing", 1)):
+        worker = (
+            "-W",
+            "ignore",
+            "-m",
+            "celery",
+            "-q",
+            "-A",
+            "portal.celery",
+            "worker",
+            "-l",
+            "warning",
+            "--without-gossip",
+            "--without-mingle",
+        )
+        for name, queues, processes in (
+            ("worker-cycle", "cycle", 2),
+            ("recovery", "recovery", 1),
+            ("worker-relay", "relay,billing", 1),
+        ):
             self.child(name, self.python(*worker, "-Q", queues, "-c", str(processes), "-n", f"{name}@%h"))
-        self.child("beat", self.python("-W", "ignore", "-m", "celery", "-q", "-A", "portal.celery", "beat", "-l", "warning", "--pidfile="))
+        self.child(
+            "beat",
+            self.python(
+                "-W", "ignore", "-m", "celery", "-q", "-A", "portal.celery", "beat", "-l", "warning", "--pidfile="
+            ),
+        )
 
     def _say_where(self) -> None:
         password = self.state / "demo-password"
         sign_in = f"   sign in: {SIGN_INS[0][1]}, password in {password}" if password.exists() else ""
         self.say("system", f"Idlewild: {self.url}{sign_in}   (Ctrl-C stops everything)")
-        self.say("system", f"data: {self.state} ({megabytes(self.state)} MB)   mail: {self.state / 'mail'}   start over: ./dev reset")
+        self.say(
+            "system",
+            f"data: {self.state} ({megabytes(self.state)} MB)   mail: {self.state / 'mail'}   start over: ./dev reset",
+        )
         if self.options.public and not self.url.startswith("https://"):
-            self.say("system", "WARNING: without TLS everyone on the way can read passwords and secrets: put a proxy with a certificate in front")
+            self.say(
+                "system",
+                "WARNING: without TLS everyone on the way can read passwords and secrets: put a proxy with a certificate in front",
+            )
         if not (places.ROOT / "frontend" / "dist" / "manifest.json").exists():
-            self.say("system", "the pages' bundle is not built (no Node?): pages work, but look plain and do not update by themselves")
+            self.say(
+                "system",
+                "the pages' bundle is not built (no Node?): pages work, but look plain and do not update by themselves",
+            )
 
     # --- the demo -----------------------------------------------------------------------------------------------------------------
     def _demo(self) -> None:
@@ -363,7 +435,10 @@ class Supervisor:
             if code == 0:
                 self.say("system", f"main job finished ({time.monotonic() - self.began:.0f} s after the start)")
             else:
-                self.say("system", f"the main job did not finish ({describe_exit(code)}); its log: {self.log_dir / 'demo.log'}")
+                self.say(
+                    "system",
+                    f"the main job did not finish ({describe_exit(code)}); its log: {self.log_dir / 'demo.log'}",
+                )
             if self.options.check:
                 self.exit_code = 0 if code == 0 else 1
                 self.stopping.set()
@@ -382,7 +457,10 @@ class Supervisor:
             self.say("system", f"{len(self.nodes)} nodes started {time.monotonic() - began:.1f} s")
 
     def _agent_environment(self) -> dict[str, str]:
-        return {"IDLEWILD_VIRTUAL_CARDS": os.environ.get("IDLEWILD_VIRTUAL_CARDS", "2"), "IDLEWILD_BENCHMARK_LOCK": str(self.state / "agents" / "benchmark.lock")}
+        return {
+            "IDLEWILD_VIRTUAL_CARDS": os.environ.get("IDLEWILD_VIRTUAL_CARDS", "2"),
+            "IDLEWILD_BENCHMARK_LOCK": str(self.state / "agents" / "benchmark.lock"),
+        }
 
     # --- requests from outside --------------------------------------------------------------------------------------------------
     def _perform(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -392,7 +470,9 @@ class Supervisor:
         node = next((node for node in self.nodes if node.name == request["name"]), None)
         child = next((child for child in self.children if child.name == request["name"]), None)
         if node is None or child is None:
-            raise ValueError(f"there is no node {request['name']!r}; there are: {', '.join(node.name for node in self.nodes) or 'none'}")
+            raise ValueError(
+                f"there is no node {request['name']!r}; there are: {', '.join(node.name for node in self.nodes) or 'none'}"
+            )
         if what == "hold_down":
             pid = child.process.pid if child.process else None
             self.in_main(lambda: setattr(child, "wanted", False))
@@ -407,7 +487,11 @@ class Supervisor:
 
     def _status(self) -> dict[str, Any]:
         rows = {
-            child.name: {"pid": child.process.pid if child.process else None, "running": child.is_running(), "wanted": child.wanted}
+            child.name: {
+                "pid": child.process.pid if child.process else None,
+                "running": child.is_running(),
+                "wanted": child.wanted,
+            }
             for child in self.children
             if not child.once
         }
@@ -495,6 +579,8 @@ def main(words: Sequence[str]) -> int:
     """Runs until Ctrl-C, SIGTERM, or the end of --check."""
     options = arguments(words)
     if os.environ.get("IDLEWILD_PROFILE", "embedded") == "production":
-        sys.stderr.write("manage.py up is for the embedded profile; production runs each part as a unit of its own: docs/operate/production.md\n")
+        sys.stderr.write(
+            "manage.py up is for the embedded profile; production runs each part as a unit of its own: docs/operate/production.md\n"
+        )
         return 1
     return Supervisor(options).run()

@@ -8,11 +8,23 @@ from portal.stack import addresses
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("postgresql://u:p%40x@%2Fvar%2Flib%2Fx/db", {"USER": "u", "PASSWORD": "p@x", "HOST": "/var/lib/x", "NAME": "db", "OPTIONS": {}}),
-        ("postgresql://postgres@/postgres?host=/var/lib/x", {"USER": "postgres", "HOST": "/var/lib/x", "NAME": "postgres", "OPTIONS": {}}),
+        (
+            "postgresql://u:p%40x@%2Fvar%2Flib%2Fx/db",
+            {"USER": "u", "PASSWORD": "p@x", "HOST": "/var/lib/x", "NAME": "db", "OPTIONS": {}},
+        ),
+        (
+            "postgresql://postgres@/postgres?host=/var/lib/x",
+            {"USER": "postgres", "HOST": "/var/lib/x", "NAME": "postgres", "OPTIONS": {}},
+        ),
         (
             "postgres://u@h:6543/db?sslmode=require&connect_timeout=3",
-            {"USER": "u", "HOST": "h", "PORT": "6543", "NAME": "db", "OPTIONS": {"sslmode": "require", "connect_timeout": 3}},
+            {
+                "USER": "u",
+                "HOST": "h",
+                "PORT": "6543",
+                "NAME": "db",
+                "OPTIONS": {"sslmode": "require", "connect_timeout": 3},
+            },
         ),
     ],
 )
@@ -40,7 +52,11 @@ def test_another_scheme_is_refused_with_examples(url: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "expected"),
-    [("unix:///a/s?db=0", "unix:///a/s?db=5"), ("redis://u:p@h:1/0", "redis://u:p@h:1/5"), ("rediss://h", "rediss://h/5")],
+    [
+        ("unix:///a/s?db=0", "unix:///a/s?db=5"),
+        ("redis://u:p@h:1/0", "redis://u:p@h:1/5"),
+        ("rediss://h", "rediss://h/5"),
+    ],
 )
 def test_a_worker_has_a_number_of_its_own(url: str, expected: str) -> None:
     assert addresses.with_database_number(url, 5) == expected

@@ -1,8 +1,8 @@
 """`manage.py demo_seed`: fill the demo market once, and leave the four nodes' tokens for the supervisor.
 
-`./dev up` runs it on a fresh database. It calls ``portal.demo.seed.seed(now=…, password=…)``, which works through the services and answers with the nodes to
-start: a list of {"token", "label"}. They go to STATE/demo/nodes.json (0600), from where `portal.stack.nodes` takes them. The password of all demo sign-ins is in
-STATE/demo-password.
+`./dev up` runs it on a fresh database. It calls ``portal.demo.seed.seed(now=…, password=…)``, which works through the services and answers
+with the nodes to start: a list of {"token", "label"}. They go to STATE/demo/nodes.json (0600), from where `portal.stack.nodes` takes them. The
+password of all demo sign-ins is in STATE/demo-password.
 """
 
 import json

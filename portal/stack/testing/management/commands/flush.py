@@ -36,7 +36,11 @@ END $$
 
 class Command(BaseCommand):
     help = "Empties the test database."
-    stealth_options = ("reset_sequences", "allow_cascade", "inhibit_post_migrate")  # what Django's test cases pass to its own flush
+    stealth_options = (
+        "reset_sequences",
+        "allow_cascade",
+        "inhibit_post_migrate",
+    )  # what Django's test cases pass to its own flush
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--database", default="default")
