@@ -18,6 +18,7 @@ from .session import Session
 VALUED = ("--project", "--profile", "--lang")
 PLAIN = ("--json", "-y", "--yes", "--dry-run", "--curl")
 
+TYPERS_CTRL_C = 130  # what typer makes of a KeyboardInterrupt: an exit code, handed back
 HELP_OF_HELP = N_("Show this message and exit.")  # written by typer itself
 
 app = typer.Typer(
@@ -117,10 +118,10 @@ def main(argv: Sequence[str], session: Session) -> int:
         rich_utils.ARGUMENTS_PANEL_TITLE, rich_utils.ERRORS_PANEL_TITLE = t("Arguments"), t("Error")
         translated(command)
     try:
-        command.main(args=words, prog_name="idlewild", standalone_mode=False, obj=session)
-        code, source = session.exit, session.source
-    except typer.Exit as end:
-        code, source = end.exit_code, "cli"
+        ended = command.main(args=words, prog_name="idlewild", standalone_mode=False, obj=session)
+        if ended == TYPERS_CTRL_C:
+            raise KeyboardInterrupt
+        code, source = (ended, "cli") if isinstance(ended, int) and ended else (session.exit, session.source)
     except typer.TyperException as wrong:
         code, source = Exit.FLAGS, "cli"
         said(session, wrong.format_message(), {"code": "flags", "detail": wrong.format_message()})

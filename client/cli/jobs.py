@@ -147,9 +147,12 @@ def submitted(session: Session, whole: dict[str, Any], answer: Quote, point: int
             job = session.portal.jobs.submit(whole, quote=answer.id, point=point, key=session.key)
     except KeyboardInterrupt:
         raise Detached(t("Stopped while the job was being submitted: see `idlewild ps` whether it exists.")) from None
+    return job, bool(came)
+
+
+def announced(session: Session, job: Job) -> None:
     session.emit({"type": "job", "job": job.raw})
     session.say(t("Submitted {id} ({name}).", id=job.id, name=job.name))
-    return job, bool(came)
 
 
 @app.command(help=N_("Quote, choose, submit, follow, fetch: a job from its file, or a command after `--`."))
@@ -190,20 +193,23 @@ def run(
         raise Detached(t("Nothing was submitted."), code="interrupted") from None
     job, stopped = submitted(session, whole, answer, chosen)
     if detach:
+        announced(session, job)
         session.say(t("Follow it with `idlewild logs {id}`.", id=job.id))
         return
-    ended = followed(session, job.id, stopped=stopped)
+    ended = followed(session, job.id, new=job, stopped=stopped)
     concluded(session, ended)
     if fetch is not None and ended.job.state.value == "done":
         fetched(session, job.id, fetch)
 
 
-def followed(session: Session, job: str, *, stopped: bool = False, **where: Any) -> Ended:
+def followed(session: Session, job: str, *, new: Optional[Job] = None, stopped: bool = False) -> Ended:
     """Show what happens until the end. Ctrl-C detaches; twice within three seconds cancels."""
     try:
+        if new is not None:
+            announced(session, new)
         if stopped:
             raise KeyboardInterrupt
-        return told(session, Follower(session.portal, job, **where).items())
+        return told(session, Follower(session.portal, job).items())
     except KeyboardInterrupt:
         session.warn(
             t(

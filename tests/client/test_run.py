@@ -278,8 +278,8 @@ def test_one_ctrl_c_detaches_and_two_cancel(peer: Peer, environ: dict[str, str])
             if times == 2:
                 time.sleep(0.7)
                 command.send_signal(signal.SIGINT)
-            command.communicate(timeout=15)
-        assert command.returncode == leaves
+            said = command.communicate(timeout=15)
+        assert command.returncode == leaves, said
         assert list(peer.jobs.values())[-1]["state"] == state
 
 
