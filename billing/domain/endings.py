@@ -19,10 +19,13 @@ class Fault(StrEnum):
 REASONS: dict[str, tuple[Fault, bool]] = {
     "finished": (Fault.NONE, True),
     **dict.fromkeys(
-        ("exit_nonzero", "setup_failed", "out_of_memory", "disk_full", "output_missing", "output_refused"), (Fault.TENANT, True)
+        ("exit_nonzero", "setup_failed", "out_of_memory", "disk_full", "output_missing", "output_refused"),
+        (Fault.TENANT, True),
     ),
     **dict.fromkeys(("input_unreadable", "image_refused"), (Fault.TENANT, True)),
-    **dict.fromkeys(("time_limit", "cancelled_by_tenant", "budget_exhausted", "organisation_suspended"), (Fault.TENANT, True)),
+    **dict.fromkeys(
+        ("time_limit", "cancelled_by_tenant", "budget_exhausted", "organisation_suspended"), (Fault.TENANT, True)
+    ),
     "preempted": (Fault.NONE, True),
     **dict.fromkeys(
         (

@@ -99,14 +99,23 @@ def balanced(currency: str, legs: Iterable[tuple[str, AccountKind, int]]) -> Pos
 
 
 def invoice(
-    *, tenant: str, currency: str, sellers: Mapping[str, int], fee_minor: int, tax_minor: int, accrued: Mapping[str, int] | None = None
+    *,
+    tenant: str,
+    currency: str,
+    sellers: Mapping[str, int],
+    fee_minor: int,
+    tax_minor: int,
+    accrued: Mapping[str, int] | None = None,
 ) -> Posting:
     """The posting of an issued invoice.
 
     `sellers`: each provider's share. A negative share comes out of what the provider has accrued (`accrued`), the rest becomes its debt. A negative
     total goes to the tenant's credit balance.
     """
-    legs: list[tuple[str, AccountKind, int]] = [(PLATFORM, AccountKind.PLATFORM_FEE, fee_minor), (PLATFORM, AccountKind.TAX_PAYABLE, tax_minor)]
+    legs: list[tuple[str, AccountKind, int]] = [
+        (PLATFORM, AccountKind.PLATFORM_FEE, fee_minor),
+        (PLATFORM, AccountKind.TAX_PAYABLE, tax_minor),
+    ]
     for provider, share in sellers.items():
         taken = max(share, -(accrued or {}).get(provider, 0)) if share < 0 else share
         legs += [(provider, AccountKind.ACCRUED, taken), (provider, AccountKind.PROVIDER_RECEIVABLE, share - taken)]
@@ -117,9 +126,13 @@ def invoice(
 
 def credit_used(*, tenant: str, currency: str, amount_minor: int) -> Posting:
     """The tenant's credit balance pays a part of its invoice."""
-    return balanced(currency, [(tenant, AccountKind.CREDIT, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)])
+    return balanced(
+        currency, [(tenant, AccountKind.CREDIT, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)]
+    )
 
 
 def payment(*, tenant: str, currency: str, amount_minor: int) -> Posting:
     """Money arrived for an invoice."""
-    return balanced(currency, [(PLATFORM, AccountKind.CASH, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)])
+    return balanced(
+        currency, [(PLATFORM, AccountKind.CASH, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)]
+    )

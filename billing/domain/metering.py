@@ -130,7 +130,9 @@ class UsageFact:
     def content_hash(self) -> str:
         """SHA-256 of everything the fact says: the same key with another hash is a conflict."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return hashlib.sha256(json.dumps(values, sort_keys=True, default=_plain, ensure_ascii=False).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(values, sort_keys=True, default=_plain, ensure_ascii=False).encode()
+        ).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,19 @@ class PrintedLine:
         """``Correction Oct`` for a line that corrects a closed month; else empty."""
         return correction_label(self.correction_of)
 
+    @property
+    def description(self) -> str:
+        """What was used, in a few words: ``card A100-80GB, spot``, ``network_byte``; a line of 0 says why."""
+        words = [f"{self.resource} {self.hardware_model}".strip()]
+        words += [self.sku.rpartition(":")[2]] if self.sku.count(":") == 2 else []
+        words += [text for text in (self.label, "virtual" * self.virtual, self.unbilled_reason) if text]
+        return ", ".join(words)
+
     def wire(self) -> dict[str, Any]:
         """The JSON form: of the document, and of the API."""
         return {
             "n": self.position,
+            "description": self.description,
             "correction_of": self.correction_of or None,
             "label": self.label or None,
             "project": {"id": self.project_ref, "name": self.project_name, "department": self.department},

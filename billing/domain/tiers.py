@@ -26,9 +26,11 @@ class Slice:
 
 def parse(rows: Sequence[Any]) -> Tiers:
     """Tiers from stored or sent rows (pairs, or maps with ``up_to_h`` and ``price_micro``). ValueError if they do not rise to an open end."""
-    tiers = tuple((row["up_to_h"], row["price_micro"]) if isinstance(row, Mapping) else (row[0], row[1]) for row in rows)
+    tiers = tuple(
+        (row["up_to_h"], row["price_micro"]) if isinstance(row, Mapping) else (row[0], row[1]) for row in rows
+    )
     below = 0
-    for up_to, price in tiers[:-1]:
+    for up_to, _price in tiers[:-1]:
         if up_to is None or up_to <= below:
             raise ValueError("tiers rise, and only the last one is open")
         below = up_to

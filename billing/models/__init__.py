@@ -1,5 +1,13 @@
 from billing.models.holds import Hold
-from billing.models.invoices import DocumentCounter, DocumentFormat, Invoice, InvoiceDocument, InvoiceLine, LineRecord, TaxLine
+from billing.models.invoices import (
+    DocumentCounter,
+    DocumentFormat,
+    Invoice,
+    InvoiceDocument,
+    InvoiceLine,
+    LineRecord,
+    TaxLine,
+)
 from billing.models.ledger import Account, Entry, Txn
 from billing.models.periods import BillingPeriod
 from billing.models.usage import AttemptEnding, LateChange, UsageAnomaly, UsageHour, UsageKey, UsageRecord

@@ -32,7 +32,9 @@ class Hold(models.Model):
             models.CheckConstraint(condition=Q(state__in=[s.value for s in HoldState]), name="hold_state_known"),
         ]
         indexes = [
-            models.Index(fields=["organisation"], condition=Q(state=HoldState.ACTIVE), name="hold_against_limit"),  # may_spend
+            models.Index(
+                fields=["organisation"], condition=Q(state=HoldState.ACTIVE), name="hold_against_limit"
+            ),  # may_spend
         ]
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ class Invoice(models.Model):
     currency = models.CharField(max_length=3)
     state = models.CharField(max_length=20, default=InvoiceState.DRAFT)
     demo = models.BooleanField(default=False)
-    number = models.CharField(max_length=40, null=True, unique=True)  # noqa: DJ001  null = not issued; many drafts may lack it
+    number = models.CharField(max_length=40, null=True, unique=True)
     issued_at = models.DateTimeField(null=True)
     issue_date = models.DateField(null=True)
     due_at = models.DateTimeField(null=True)
@@ -47,22 +47,28 @@ class Invoice(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["organisation", "period", "kind", "currency"], name="invoice_once_per_period"),
+            models.UniqueConstraint(
+                fields=["organisation", "period", "kind", "currency"], name="invoice_once_per_period"
+            ),
             models.CheckConstraint(condition=Q(state__in=[s.value for s in InvoiceState]), name="invoice_state_known"),
             models.CheckConstraint(
                 condition=Q(total_minor__gte=0, payable_minor__gte=0, credit_used_minor__gte=0, to_credit_minor__gte=0),
                 name="invoice_never_negative",
             ),
             models.CheckConstraint(
-                condition=Q(state=InvoiceState.DRAFT) | Q(number__isnull=False, issued_at__isnull=False), name="invoice_issued_has_number"
+                condition=Q(state=InvoiceState.DRAFT) | Q(number__isnull=False, issued_at__isnull=False),
+                name="invoice_issued_has_number",
             ),
             models.CheckConstraint(
-                condition=Q(paid_minor__gte=0, paid_minor__lte=models.F("payable_minor")), name="invoice_paid_within_payable"
+                condition=Q(paid_minor__gte=0, paid_minor__lte=models.F("payable_minor")),
+                name="invoice_paid_within_payable",
             ),
         ]
         indexes = [
             models.Index(fields=["organisation", "-id"], name="invoice_of_organisation"),  # invoice list
-            models.Index(fields=["due_at"], condition=Q(state__in=["open", "partially_paid"]), name="invoice_becomes_due"),
+            models.Index(
+                fields=["due_at"], condition=Q(state__in=["open", "partially_paid"]), name="invoice_becomes_due"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -91,7 +97,9 @@ class InvoiceLine(models.Model):
     price_micro = models.BigIntegerField()
     tier = models.PositiveIntegerField(default=0)
     discount_ppm = models.IntegerField(default=0)
-    qty_us = models.DecimalField(max_digits=30, decimal_places=0)  # resource-microseconds, bytes for network_byte; below 0 = taken back
+    qty_us = models.DecimalField(
+        max_digits=30, decimal_places=0
+    )  # resource-microseconds, bytes for network_byte; below 0 = taken back
     amount_micro = models.DecimalField(max_digits=30, decimal_places=0)  # for display only
     list_minor = models.BigIntegerField()
     amount_minor = models.BigIntegerField()
@@ -109,8 +117,12 @@ class InvoiceLine(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["invoice", "position"], name="invoice_line_position_once"),
-            models.CheckConstraint(condition=Q(amount_minor=models.F("fee_minor") + models.F("seller_minor")), name="invoice_line_shares"),
-            models.CheckConstraint(condition=Q(unbilled_reason="") | Q(amount_minor=0), name="invoice_line_unbilled_is_zero"),
+            models.CheckConstraint(
+                condition=Q(amount_minor=models.F("fee_minor") + models.F("seller_minor")), name="invoice_line_shares"
+            ),
+            models.CheckConstraint(
+                condition=Q(unbilled_reason="") | Q(amount_minor=0), name="invoice_line_unbilled_is_zero"
+            ),
         ]
 
     def __str__(self) -> str:

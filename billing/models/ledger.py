@@ -20,13 +20,20 @@ class Account(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["owner", "kind", "currency"], name="account_once"),
-            models.UniqueConstraint(fields=["id", "currency"], name="account_id_currency"),  # target of the entries' composite key
-            models.CheckConstraint(condition=Q(kind__in=sorted(k.value for k in AccountKind)), name="account_kind_known"),
+            models.UniqueConstraint(
+                fields=["id", "currency"], name="account_id_currency"
+            ),  # target of the entries' composite key
             models.CheckConstraint(
-                condition=Q(allow_negative=True, kind__in=BELOW_ZERO) | (Q(allow_negative=False) & ~Q(kind__in=BELOW_ZERO)),
+                condition=Q(kind__in=sorted(k.value for k in AccountKind)), name="account_kind_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(allow_negative=True, kind__in=BELOW_ZERO)
+                | (Q(allow_negative=False) & ~Q(kind__in=BELOW_ZERO)),
                 name="account_negative_by_kind",
             ),
-            models.CheckConstraint(condition=Q(allow_negative=True) | Q(balance_minor__gte=0), name="account_not_below_zero"),
+            models.CheckConstraint(
+                condition=Q(allow_negative=True) | Q(balance_minor__gte=0), name="account_not_below_zero"
+            ),
         ]
 
     def __str__(self) -> str:

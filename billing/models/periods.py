@@ -26,7 +26,9 @@ class BillingPeriod(models.Model):
             models.CheckConstraint(condition=Q(state__in=[s.value for s in PeriodState]), name="period_state_known"),
         ]
         indexes = [
-            models.Index(fields=["ends_at"], condition=~Q(state=PeriodState.CLOSED), name="period_to_close"),  # close_due
+            models.Index(
+                fields=["ends_at"], condition=~Q(state=PeriodState.CLOSED), name="period_to_close"
+            ),  # close_due
         ]
 
     def __str__(self) -> str:

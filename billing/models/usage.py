@@ -73,8 +73,12 @@ class UsageRecord(Snapshot):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["attempt_ref", "resource", "seq"], name="usage_record_key_once"),  # also: of an attempt
-            models.CheckConstraint(condition=Q(state__in=[s.value for s in RecordState]), name="usage_record_state_known"),
+            models.UniqueConstraint(
+                fields=["attempt_ref", "resource", "seq"], name="usage_record_key_once"
+            ),  # also: of an attempt
+            models.CheckConstraint(
+                condition=Q(state__in=[s.value for s in RecordState]), name="usage_record_state_known"
+            ),
             models.CheckConstraint(
                 condition=~Q(state=RecordState.OK) | Q(qty_us__gte=0, ended_at__gte=models.F("started_at")),
                 name="usage_record_ok_is_sane",
@@ -104,12 +108,21 @@ class UsageHour(Snapshot):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["attempt_ref", "resource", "price_version_ref", "unit_price_micro", "discount_ppm", "bucket_at"],
+                fields=[
+                    "attempt_ref",
+                    "resource",
+                    "price_version_ref",
+                    "unit_price_micro",
+                    "discount_ppm",
+                    "bucket_at",
+                ],
                 name="usage_hour_once",
             )
         ]
         indexes = [
-            models.Index(fields=["organisation_id", "bucket_at"], name="usage_hour_of_month"),  # upcoming, spending, usage page
+            models.Index(
+                fields=["organisation_id", "bucket_at"], name="usage_hour_of_month"
+            ),  # upcoming, spending, usage page
             models.Index(fields=["provider_ref", "bucket_at"], name="usage_hour_of_provider"),  # earnings
         ]
 
@@ -131,7 +144,9 @@ class UsageAnomaly(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["attempt_ref", "resource", "seq", "kind", "content_hash"], name="usage_anomaly_once")
+            models.UniqueConstraint(
+                fields=["attempt_ref", "resource", "seq", "kind", "content_hash"], name="usage_anomaly_once"
+            )
         ]
 
     def __str__(self) -> str:
@@ -150,7 +165,9 @@ class AttemptEnding(models.Model):
     noted_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(reason__in=sorted(REASONS)), name="attempt_ending_reason_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(reason__in=sorted(REASONS)), name="attempt_ending_reason_known")
+        ]
 
     def __str__(self) -> str:
         return f"{self.attempt_ref}: {self.reason}"
@@ -162,7 +179,9 @@ class LateChange(models.Model):
     organisation_id = models.BigIntegerField()
     period = models.ForeignKey("billing.BillingPeriod", models.PROTECT, related_name="+")
     record = models.ForeignKey(UsageRecord, models.PROTECT, related_name="+")
-    line_record = models.ForeignKey("billing.LineRecord", models.PROTECT, null=True, related_name="+")  # set: take this back
+    line_record = models.ForeignKey(
+        "billing.LineRecord", models.PROTECT, null=True, related_name="+"
+    )  # set: take this back
     settled_by = models.ForeignKey("billing.Invoice", models.PROTECT, null=True, related_name="+")
     noted_at = models.DateTimeField()
 

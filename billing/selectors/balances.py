@@ -1,6 +1,5 @@
 """What a tenant owes, has reserved, and may still spend; what the ledger says in total."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,13 +10,11 @@ from django.db import connection
 from django.db.models import Sum
 
 from billing.domain import holds as rules
-from billing.domain import rating, tiers
 from billing.domain.holds import Exposure, Spend
 from billing.domain.invoicing import InvoiceState
 from billing.domain.ledger import AccountKind
-from billing.domain.metering import Resource
 from billing.models import Account, Entry, Hold, Invoice
-from billing.selectors import periods
+from billing.selectors import estimates, periods
 from portal.accounts.models import Organisation, OrganisationState
 from portal.kit.money import PPM, Exact, Money
 
@@ -89,7 +86,8 @@ def exposure(tenant: Organisation) -> Exposure:
     holds = Hold.objects.filter(organisation=tenant, state=rules.HoldState.ACTIVE, currency=code)
     return Exposure(
         limit_minor=limit(tenant).minor,
-        owed_minor=-of(tenant.public_id, AccountKind.TENANT_RECEIVABLE, code) - of(tenant.public_id, AccountKind.CREDIT, code),
+        owed_minor=-of(tenant.public_id, AccountKind.TENANT_RECEIVABLE, code)
+        - of(tenant.public_id, AccountKind.CREDIT, code),
         used_minor=used_by_job(organisation_id=tenant.id, currency=code),
         holds_minor={hold.reference: hold.amount_minor for hold in holds},
         past_due=Invoice.objects.filter(organisation=tenant, state=InvoiceState.PAST_DUE).exists(),
@@ -106,7 +104,7 @@ def used_by_job(*, organisation_id: int, currency: str) -> dict[str, int]:
     exact: dict[str, Exact] = {}
     places: dict[str, int] = {}
     for job, resource, sku, price, discount, tier_text, _, quantity in rows:
-        amount = _tiered(tier_text, price, resource, sku, int(quantity), discount, currency, places)
+        amount = estimates.amount(tier_text, price, resource, sku, int(quantity), discount, currency, places)
         exact[job] = exact[job] + amount if job in exact else amount
     taxed = PPM + settings.IDLEWILD_TAX_PPM
     return {job: Exact(amount.value * taxed / PPM, currency).to_money().minor for job, amount in exact.items()}
@@ -114,33 +112,17 @@ def used_by_job(*, organisation_id: int, currency: str) -> dict[str, int]:
 
 def of(owner: str, kind: AccountKind, currency: str) -> int:
     """The balance of an account, 0 if it was never opened (credit-positive)."""
-    found = Account.objects.filter(owner=owner, kind=kind.value, currency=currency).values_list("balance_minor", flat=True).first()
+    found = (
+        Account.objects.filter(owner=owner, kind=kind.value, currency=currency)
+        .values_list("balance_minor", flat=True)
+        .first()
+    )
     return found or 0
-
-
-def earnings(*, provider_ref: str) -> dict[str, dict[str, Money]]:
-    """What a provider has earned, per currency: accrued (invoiced to tenants, not paid out) and owed back."""
-    found: dict[str, dict[str, Money]] = {}
-    kinds = (AccountKind.ACCRUED, AccountKind.AVAILABLE, AccountKind.RESERVED, AccountKind.PROVIDER_RECEIVABLE)
-    for account in Account.objects.filter(owner=provider_ref, kind__in=[kind.value for kind in kinds]).order_by("currency", "kind"):
-        found.setdefault(account.currency, {})[account.kind] = Money(account.balance_minor, account.currency)
-    return found
 
 
 def trial() -> Mapping[str, int]:
     """Σ of all entries per currency: always 0."""
-    return {row["currency"]: row["total"] for row in Entry.objects.values("currency").annotate(total=Sum("amount_minor")).order_by("currency")}
-
-
-def _tiered(
-    tier_text: str, price: int, resource: str, sku: str, quantity: int, discount: int, currency: str, places: dict[str, int]
-) -> Exact:
-    if tier_text == "[]" or resource == Resource.NETWORK_BYTE:
-        return rating.exact(resource, quantity, price, currency, discount)
-    steps = tiers.parse(json.loads(tier_text))
-    position = places.get(sku, 0)
-    places[sku] = position + quantity
-    total = rating.exact(resource, 0, price, currency)
-    for piece in tiers.slices(steps, price, position_us=position, qty_us=quantity):
-        total = total + rating.exact(resource, piece.qty_us, piece.price_micro, currency, discount)
-    return total
+    return {
+        row["currency"]: row["total"]
+        for row in Entry.objects.values("currency").annotate(total=Sum("amount_minor")).order_by("currency")
+    }

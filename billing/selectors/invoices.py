@@ -47,7 +47,11 @@ class RecordShare:
             "count_milli": self.count_milli,
             "qty_us": self.qty_us,
             "quantity": quantity_text(self.resource, self.qty_us, 6),
-            "record": {"started_at": iso(self.record_started_at), "ended_at": iso(self.record_ended_at), "qty_us": self.record_qty_us},
+            "record": {
+                "started_at": iso(self.record_started_at),
+                "ended_at": iso(self.record_ended_at),
+                "qty_us": self.record_qty_us,
+            },
         }
 
 
@@ -74,7 +78,9 @@ def everyone(*, state: str = "") -> QuerySet[Invoice]:
 
 def lines(invoice: Invoice) -> list[PrintedLine]:
     """The lines of an invoice as they are printed, in order."""
-    return [_printed(line, invoice.currency) for line in InvoiceLine.objects.filter(invoice=invoice).order_by("position")]
+    return [
+        _printed(line, invoice.currency) for line in InvoiceLine.objects.filter(invoice=invoice).order_by("position")
+    ]
 
 
 def line(invoice: Invoice, position: int) -> InvoiceLine:
@@ -117,12 +123,14 @@ def share(proof: LineRecord) -> RecordShare:
     )
 
 
-def document(invoice: Invoice, format: str, language: str = "en") -> bytes:  # noqa: A002  the word of the contract
+def document(invoice: Invoice, format: str, language: str = "en") -> bytes:
     """A stored document: ``json``, ``csv`` or ``pdf``. A PDF is made soon after issue by the outbox; until then Unavailable.
 
     ``billing.services.documents.ensure`` makes a missing PDF at once.
     """
-    found = InvoiceDocument.objects.filter(invoice=invoice, format=format, language="" if format == "json" else language).first()
+    found = InvoiceDocument.objects.filter(
+        invoice=invoice, format=format, language="" if format == "json" else language
+    ).first()
     if found is None:
         if format in {"pdf", "csv", "json"}:
             raise Unavailable("the document is being made: ask again in a minute", retry_after=60)

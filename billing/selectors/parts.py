@@ -18,9 +18,7 @@ COLUMNS = (
     " r.tiers::text, r.discount_ppm, r.project_ref, r.project_name, r.department, r.provider_ref, r.provider_name, r.node_ref, r.job_ref,"
     " r.region, r.zone, r.hardware_model, r.virtual, r.green_ratio_ppm, r.demo, coalesce(e.reason, '')"
 )
-FROM = (
-    " FROM billing_usagerecord r LEFT JOIN billing_attemptending e ON e.attempt_ref = r.attempt_ref AND NOT e.billed WHERE r.state = 'ok'"
-)
+FROM = " FROM billing_usagerecord r LEFT JOIN billing_attemptending e ON e.attempt_ref = r.attempt_ref AND NOT e.billed WHERE r.state = 'ok'"
 
 
 def of_period(period: BillingPeriod, *, job_ref: str = "") -> list[Part]:
@@ -49,7 +47,7 @@ def one(record_id: int, started_at: datetime, ended_at: datetime) -> Part | None
 def _parts(where: str, values: Sequence[Any], bounds: Interval, *, correction_of: str = "") -> Iterator[Part]:
     parsed: dict[str, tiers.Tiers] = {"[]": ()}
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {COLUMNS}{FROM}{where}", values)  # noqa: S608  constants only
+        cursor.execute(f"SELECT {COLUMNS}{FROM}{where}", values)
         for row in cursor.fetchall():
             start, end, quantity = row[4], row[5], row[6]
             if start < bounds.start or end > bounds.end:

@@ -18,18 +18,26 @@ def of_month(*, organisation_id: int, month: str) -> BillingPeriod:
 
 def at(*, organisation_id: int, moment: datetime) -> BillingPeriod | None:
     """The stored period in which `moment` lies."""
-    return BillingPeriod.objects.filter(organisation_id=organisation_id, starts_at__lte=moment, ends_at__gt=moment).first()
+    return BillingPeriod.objects.filter(
+        organisation_id=organisation_id, starts_at__lte=moment, ends_at__gt=moment
+    ).first()
 
 
 def unclosed(*, organisation_id: int) -> list[BillingPeriod]:
     """Periods that are not closed yet, oldest first."""
-    return list(BillingPeriod.objects.filter(organisation_id=organisation_id).exclude(state=PeriodState.CLOSED).order_by("starts_at"))
+    return list(
+        BillingPeriod.objects.filter(organisation_id=organisation_id)
+        .exclude(state=PeriodState.CLOSED)
+        .order_by("starts_at")
+    )
 
 
 def all_of(organisation_ids: Iterable[int], *, since: datetime) -> dict[int, list[BillingPeriod]]:
     """The periods of several tenants that end after `since`, oldest first."""
     found: dict[int, list[BillingPeriod]] = {}
-    for period in BillingPeriod.objects.filter(organisation_id__in=list(organisation_ids), ends_at__gt=since).order_by("starts_at"):
+    for period in BillingPeriod.objects.filter(organisation_id__in=list(organisation_ids), ends_at__gt=since).order_by(
+        "starts_at"
+    ):
         found.setdefault(period.organisation_id, []).append(period)
     return found
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from django.conf import settings
@@ -11,16 +12,18 @@ from django.db.models import QuerySet
 
 from billing.domain import invoicing, rating, statement
 from billing.domain.invoicing import NetLine
-from billing.domain.metering import RecordState
-from billing.domain.periods import PeriodState
+from billing.domain.metering import RecordState, Resource
+from billing.domain.periods import PeriodState, containing
 from billing.domain.rating import Line, Part
 from billing.domain.statement import PrintedLine
 from billing.models import BillingPeriod, Hold, UsageAnomaly, UsageRecord
+from billing.selectors import estimates, periods
 from billing.selectors import parts as rows
-from billing.selectors import periods
 from portal.accounts.models import Organisation
 from portal.kit.errors import Finding, InvalidInput
-from portal.kit.money import Money
+from portal.kit.intervals import Interval
+from portal.kit.money import Exact, Money
+from portal.kit.quantities import hours_text
 
 GROUPS = {
     "project": ("project_ref", "project_name"),
@@ -35,7 +38,7 @@ GROUPS = {
     "user": ("user_ref", "user_ref"),
     "price_version": ("price_version_ref", "price_version_ref"),
 }
-TIMES = {"day": "day", "hour": "hour"}
+TIMES = ("day", "hour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +93,23 @@ class Upcoming:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Usage of a month under one heading."""
+    """Usage of a month under one heading, and what it costs (net, an estimate until its month is closed)."""
 
     key: str
     name: str
     resource: str
     qty_us: int
     billed_us: int
+    amount: Money
 
     @property
     def quantity(self) -> str:
         """The quantity in units, four decimals."""
         return statement.quantity_text(self.resource, self.qty_us, statement.PLACES)
+
+    @property
+    def unit(self) -> str:
+        return statement.UNITS[Resource(self.resource)]
 
     def wire(self) -> dict[str, Any]:
         """The JSON form. `billed_us` leaves out what is a line of 0."""
@@ -109,10 +117,11 @@ class Group:
             "key": self.key,
             "name": self.name,
             "resource": self.resource,
-            "unit": statement.UNITS[statement.Resource(self.resource)],
+            "unit": self.unit,
             "quantity": self.quantity,
             "qty_us": self.qty_us,
             "billed_us": self.billed_us,
+            "amount": self.amount.wire(),
         }
 
 
@@ -130,8 +139,7 @@ def job_cost(job_ref: str) -> JobCost:
     for period in months:
         shares += _job_lines(period, job_ref)
     printed = _printed(shares)
-    code = first.currency
-    total = Money(sum(line.amount.minor for line in printed if line.amount.currency == code), code)
+    total = Money(sum(line.amount.minor for line in printed), first.currency)
     return JobCost(job_ref, tuple(printed), total, final=all(period.state == PeriodState.CLOSED for period in months))
 
 
@@ -146,7 +154,8 @@ def of_month(period: BillingPeriod) -> Upcoming:
     code = Organisation.objects.values_list("currency", flat=True).get(id=period.organisation_id)
     lines = _printed(rating.lines(part for part in rows.of_period(period) if part.currency == code))
     totals = invoicing.add_up(
-        [NetLine(line.provider_ref, line.amount.minor, line.tax_rate_ppm) for line in lines], fee_ppm=settings.IDLEWILD_PLATFORM_FEE_PPM
+        [NetLine(line.provider_ref, line.amount.minor, line.tax_rate_ppm) for line in lines],
+        fee_ppm=settings.IDLEWILD_PLATFORM_FEE_PPM,
     )
     return Upcoming(
         month=period.month,
@@ -162,29 +171,77 @@ def of_month(period: BillingPeriod) -> Upcoming:
     )
 
 
+def overview(tenant: Organisation, *, month: str, group_by: str, now: datetime) -> dict[str, Any]:
+    """The JSON form of a month: its bounds and zone, its groups (or coming lines) and their sum. Without a month: the one of `now`."""
+    period = (
+        periods.of_month(organisation_id=tenant.id, month=month)
+        if month
+        else periods.at(organisation_id=tenant.id, moment=now)
+    )
+    if period is None:  # nothing was used yet: the month is not stored
+        bounds = containing(now, tenant.period_timezone)
+        period = BillingPeriod(
+            organisation=tenant,
+            month=bounds.name,
+            starts_at=bounds.interval.start,
+            ends_at=bounds.interval.end,
+            timezone=bounds.timezone,
+        )
+    coming = of_month(period) if group_by == "line" else None
+    groups = [] if coming or period.pk is None else summary(tenant.id, period.month, group_by)
+    net = sum(group.amount.minor for group in groups if group.amount.currency == tenant.currency)
+    length = Interval(period.starts_at, period.ends_at).microseconds
+    return {
+        "month": period.month,
+        "start": statement.iso(period.starts_at),
+        "end": statement.iso(period.ends_at),
+        "timezone": period.timezone,
+        "hours": hours_text(length, 2).removesuffix(".00"),
+        "state": str(period.state),
+        "final": period.state == PeriodState.CLOSED,
+        "group_by": group_by,
+        "groups": [group.wire() for group in groups],
+        "lines": [line.wire() for line in coming.lines] if coming else [],
+        "total": (coming.subtotal if coming else Money(net, tenant.currency)).wire(),
+    }
+
+
 def summary(organisation_id: int, month: str, group_by: str = "project") -> list[Group]:
-    """Σ of a month by project, department, provider, sku, resource, region, zone, node, job, user, price_version, day or hour; per resource."""
-    if group_by not in GROUPS and group_by not in TIMES:
-        raise InvalidInput([Finding("group_by", "unknown_group", f"{group_by!r} is not a group", ", ".join([*GROUPS, *TIMES]))])
+    """Σ of a month by project, department, provider, sku, resource, region, zone, node, job, user, price_version, day or hour; per resource and currency."""
     period = periods.of_month(organisation_id=organisation_id, month=month)
     if group_by in TIMES:
-        key = f"to_char(date_trunc('{TIMES[group_by]}', h.bucket_at AT TIME ZONE %s), 'YYYY-MM-DD\"T\"HH24:MI')"
-        name, values = f"max({key})", [period.timezone, period.timezone]
-    else:
+        key, values = (
+            f"to_char(date_trunc('{group_by}', h.bucket_at AT TIME ZONE %s), 'YYYY-MM-DD\"T\"HH24:MI')",
+            [period.timezone],
+        )
+        name = "''"
+    elif group_by in GROUPS:
         column, label = GROUPS[group_by]
         key, name, values = f"h.{column}", f"max(h.{label})", []
+    else:
+        raise InvalidInput(
+            [Finding("group_by", "unknown_group", f"{group_by!r} is not a group", ", ".join([*GROUPS, *TIMES]))]
+        )
     sql = (
-        f"SELECT {key}, {name}, h.resource, sum(h.qty_us), sum(h.qty_us) FILTER (WHERE e.attempt_ref IS NULL)"  # noqa: S608  constants
+        f"SELECT {key}, {name}, h.resource, h.currency, h.sku, h.price_version_ref, h.unit_price_micro, h.discount_ppm, h.tiers::text,"  # noqa: S608
+        " sum(h.qty_us), sum(h.qty_us) FILTER (WHERE e.attempt_ref IS NULL)"
         " FROM billing_usagehour h LEFT JOIN billing_attemptending e ON e.attempt_ref = h.attempt_ref AND NOT e.billed"
-        " WHERE h.organisation_id = %s AND h.bucket_at >= %s AND h.bucket_at < %s GROUP BY 1, h.resource ORDER BY 1, h.resource"
+        " WHERE h.organisation_id = %s AND h.bucket_at >= %s AND h.bucket_at < %s"
+        " GROUP BY 1, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 3, 4, 5, 6, 7, 8, 9"
     )
     with connection.cursor() as cursor:
         cursor.execute(sql, [*values, organisation_id, period.starts_at, period.ends_at])
-        return [Group(row[0], row[1], row[2], int(row[3]), int(row[4] or 0)) for row in cursor.fetchall()]
+        return _grouped(cursor.fetchall())
 
 
 def records(
-    organisation_id: int, *, month: str = "", job_ref: str = "", attempt_ref: str = "", state: str = "", project_ref: str = ""
+    organisation_id: int,
+    *,
+    month: str = "",
+    job_ref: str = "",
+    attempt_ref: str = "",
+    state: str = "",
+    project_ref: str = "",
 ) -> QuerySet[UsageRecord]:
     """The raw records of a tenant, newest first; quarantined and rejected ones too."""
     found = UsageRecord.objects.filter(organisation_id=organisation_id).order_by("-id")
@@ -211,6 +268,22 @@ def metered_us(*, attempt_ref: str, resource: str) -> int:
         return int(cursor.fetchone()[0])
 
 
+def _grouped(rows: Sequence[Sequence[Any]]) -> list[Group]:
+    names: dict[tuple[str, str, str], str] = {}
+    sums: dict[tuple[str, str, str], tuple[int, int, Exact]] = {}
+    places: dict[str, int] = {}
+    for key, name, resource, code, sku, _, price, discount, tier_text, quantity, billed in rows:
+        heading = (key, resource, code)
+        amount = estimates.amount(tier_text, price, resource, sku, int(billed or 0), discount, code, places)
+        names[heading] = max(names.get(heading, ""), name)
+        qty, rated, before = sums.get(heading, (0, 0, Exact(Fraction(0), code)))
+        sums[heading] = (qty + int(quantity), rated + int(billed or 0), before + amount)
+    return [
+        Group(key, names[key, resource, code], resource, qty, rated, amount.to_money())
+        for (key, resource, code), (qty, rated, amount) in sums.items()
+    ]
+
+
 def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:
     mine: Sequence[Part] = rows.of_period(period, job_ref=job_ref)
     if not any(part.tiers for part in mine):
@@ -222,7 +295,8 @@ def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:
 
 def _printed(lines: Sequence[Line]) -> list[PrintedLine]:
     return [
-        statement.printed(line, position=n, tax_rate_ppm=settings.IDLEWILD_TAX_PPM) for n, line in enumerate(lines, start=1)
+        statement.printed(line, position=n, tax_rate_ppm=settings.IDLEWILD_TAX_PPM)
+        for n, line in enumerate(lines, start=1)
     ]
 
 

@@ -12,6 +12,7 @@ from billing.domain import statement, wording
 from billing.domain.statement import PrintedLine
 from billing.gateways import pdf
 from billing.models import DocumentFormat, Invoice, InvoiceDocument
+from portal import clock
 from portal.kit.errors import NotFound
 from portal.kit.intervals import Interval
 from portal.kit.money import Money
@@ -19,7 +20,8 @@ from portal.kit.quantities import hours_text
 
 ISSUER = "Idlewild"
 CSV_COLUMNS = (
-    "number", "period", "period_start", "period_end", "timezone", "period_hours", "line", "correction_of", "project", "department", "provider", "region", "zone", "item", "unit", "quantity",
+    "number", "period", "period_start", "period_end", "timezone", "period_hours", "line",
+    "correction_of", "project", "department", "provider", "region", "zone", "item", "unit", "quantity",
     "qty_us", "unit_price", "discount", "list_amount", "amount", "currency", "tax", "green_ratio", "tier", "price_version", "reason",
     "node", "attempt", "first_at", "last_at", "note",
 )  # fmt: skip
@@ -80,16 +82,25 @@ def content(invoice: Invoice, lines: Sequence[PrintedLine], taxes: Sequence[Mapp
     }
 
 
-def ensure(*, invoice: Invoice, format: str, language: str = "en", now: datetime) -> InvoiceDocument:  # noqa: A002  the word of the contract
+def ensure(*, invoice: Invoice, format: str, language: str = "en", now: datetime) -> InvoiceDocument:
     """The stored document, made from the frozen content if it is missing; the same bytes whenever and by whomever it is made."""
     if format not in set(DocumentFormat) or language not in wording.LANGUAGES:
         raise NotFound(f"documents come as {', '.join(DocumentFormat)} in {', '.join(wording.LANGUAGES)}")
     language = "" if format == DocumentFormat.JSON else language
     found = InvoiceDocument.objects.filter(invoice=invoice, format=format, language=language).first()
-    return found or store(invoice=invoice, format=format, language=language, data=_make(invoice, format, language), now=now)
+    return found or store(
+        invoice=invoice, format=format, language=language, data=_make(invoice, format, language), now=now
+    )
 
 
-def store(*, invoice: Invoice, format: str, language: str, data: bytes, now: datetime) -> InvoiceDocument:  # noqa: A002
+def render_promised(key: str, payload: Mapping[str, Any]) -> None:
+    """Outbox topic ``invoice.pdf``: the PDFs of an issued invoice, in both languages; again changes nothing."""
+    invoice = Invoice.objects.get(public_id=payload["invoice"])
+    for language in wording.LANGUAGES:
+        ensure(invoice=invoice, format=DocumentFormat.PDF, language=language, now=clock.now())
+
+
+def store(*, invoice: Invoice, format: str, language: str, data: bytes, now: datetime) -> InvoiceDocument:
     """Store a document once; whoever was first is kept."""
     InvoiceDocument.objects.bulk_create(
         [
@@ -145,7 +156,8 @@ def _cells(frozen: Mapping[str, Any], line: Mapping[str, Any], words: Mapping[st
     ]
     reason, period = line["unbilled_reason"], frozen["period"]
     return [
-        frozen["number"], period["month"], period["start"], period["end"], period["timezone"], period["hours"], line["n"], line["correction_of"] or "", line["project"]["name"],
+        frozen["number"], period["month"], period["start"], period["end"], period["timezone"], period["hours"],
+        line["n"], line["correction_of"] or "", line["project"]["name"],
         line["project"]["department"], line["provider"]["name"], line["region"], line["zone"], item, words[line["unit"]],
         line["quantity"], line["qty_us"], line["unit_price"], line["discount"], line["list_amount"], line["amount"],
         frozen["currency"], line["tax_rate"], line["green_ratio"] or words["unknown"], line["tier"] or "", line["price_version"],

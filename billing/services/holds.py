@@ -87,5 +87,7 @@ def _lock(tenant: Organisation) -> None:
 
 def _end(reference: str, event: HoldEvent, now: datetime, **values: int) -> bool:
     ended = rules.advance(HoldState.ACTIVE, event)
-    updated = Hold.objects.filter(reference=reference, state=HoldState.ACTIVE).update(state=ended, ended_at=now, **values)
+    updated = Hold.objects.filter(reference=reference, state=HoldState.ACTIVE).update(
+        state=ended, ended_at=now, **values
+    )
     return updated == 1  # 0: another got there first, or there never was one

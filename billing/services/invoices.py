@@ -18,7 +18,15 @@ from billing.domain.metering import portion
 from billing.domain.rating import Line, Part
 from billing.domain.statement import PrintedLine
 from billing.models import (
-    BillingPeriod, DocumentCounter, DocumentFormat, Invoice, InvoiceDocument, InvoiceLine, LateChange, LineRecord, TaxLine,
+    BillingPeriod,
+    DocumentCounter,
+    DocumentFormat,
+    Invoice,
+    InvoiceDocument,
+    InvoiceLine,
+    LateChange,
+    LineRecord,
+    TaxLine,
 )  # fmt: skip
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
@@ -38,7 +46,11 @@ SERIES, DEMO_SERIES = "IW", "DEMO"
 def draft(*, period: BillingPeriod, now: datetime) -> list[Invoice]:
     """The drafts of a period, one per currency that was used; none if nothing was. Runs in the closing transaction."""
     parts = records.of_period(period)
-    late = list(LateChange.objects.filter(organisation_id=period.organisation_id, settled_by=None).select_related("period", "line_record__line"))
+    late = list(
+        LateChange.objects.filter(organisation_id=period.organisation_id, settled_by=None).select_related(
+            "period", "line_record__line"
+        )
+    )
     parts += _corrections(late)
     drafts = []
     for code in sorted({part.currency for part in parts}):
@@ -48,7 +60,9 @@ def draft(*, period: BillingPeriod, now: datetime) -> list[Invoice]:
             continue
         invoice = _write(period, code, lines, now)
         settled = {part.record_id for part in mine if part.correction_of}
-        LateChange.objects.filter(id__in=[change.id for change in late if change.record_id in settled]).update(settled_by=invoice)
+        LateChange.objects.filter(id__in=[change.id for change in late if change.record_id in settled]).update(
+            settled_by=invoice
+        )
         drafts.append(invoice)
     return drafts
 
@@ -73,7 +87,9 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
     invoice.number, invoice.issue_date = _next_number(invoice, now.date())
     invoice.issued_at, invoice.due_at, invoice.state = now, now + invoicing.TERMS, state
     lines = stored.lines(invoice)
-    taxes = list(TaxLine.objects.filter(invoice=invoice).order_by("rate_ppm").values("rate_ppm", "taxable_minor", "tax_minor"))
+    taxes = list(
+        TaxLine.objects.filter(invoice=invoice).order_by("rate_ppm").values("rate_ppm", "taxable_minor", "tax_minor")
+    )
     frozen = documents.content(invoice, lines, taxes)
     document = documents.store(
         invoice=invoice, format=DocumentFormat.JSON, language="", data=statement.canonical(frozen), now=now
@@ -82,7 +98,11 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
     invoice.save()
     for language in wording.LANGUAGES:
         documents.store(
-            invoice=invoice, format=DocumentFormat.CSV, language=language, data=documents.as_csv(frozen, language), now=now
+            invoice=invoice,
+            format=DocumentFormat.CSV,
+            language=language,
+            data=documents.as_csv(frozen, language),
+            now=now,
         )
     _post(invoice, now)
     _promise(invoice, now)
@@ -92,7 +112,11 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
         target=invoice.public_id,
         organisation_id=invoice.organisation_id,
         now=now,
-        data={"number": invoice.number, "total": Money(invoice.total_minor, invoice.currency).text(), "currency": invoice.currency},
+        data={
+            "number": invoice.number,
+            "total": Money(invoice.total_minor, invoice.currency).text(),
+            "currency": invoice.currency,
+        },
     )
     if invoice.payable_minor == 0:
         _move(invoice, InvoiceEvent.PAID, settled_at=now)
@@ -107,7 +131,11 @@ def void(*, invoice: Invoice, by: str, reason: str, now: datetime) -> Invoice:
         raise Conflict("something was paid on this invoice: write a credit note instead", code="invoice_has_payments")
     _move(invoice, InvoiceEvent.VOIDED, settled_at=now)
     books.post(
-        kind="void", key=f"void:{invoice.public_id}", posting=_posting(invoice).mirrored(), reference=invoice.public_id, now=now
+        kind="void",
+        key=f"void:{invoice.public_id}",
+        posting=_posting(invoice).mirrored(),
+        reference=invoice.public_id,
+        now=now,
     )
     note(
         actor=by,
@@ -130,14 +158,21 @@ def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, 
     if amount.currency != invoice.currency:
         raise Conflict(f"the invoice is in {invoice.currency}: a payment is never converted", code="currency_differs")
     key = f"payment:{invoice.public_id}:{reference}"
-    posting = ledger.payment(tenant=invoice.organisation.public_id, currency=invoice.currency, amount_minor=amount.minor)
+    posting = ledger.payment(
+        tenant=invoice.organisation.public_id, currency=invoice.currency, amount_minor=amount.minor
+    )
     if books.known(key=key, posting=posting):
         return invoice
     left = invoice.payable_minor - invoice.paid_minor
     if not 0 < amount.minor <= left:
         raise Conflict(f"{Money(left, invoice.currency).text()} are open on this invoice", code="bad_amount")
     event = InvoiceEvent.PAID if amount.minor == left else InvoiceEvent.PART_PAID
-    _move(invoice, event, paid_minor=invoice.paid_minor + amount.minor, settled_at=now if event is InvoiceEvent.PAID else None)
+    _move(
+        invoice,
+        event,
+        paid_minor=invoice.paid_minor + amount.minor,
+        settled_at=now if event is InvoiceEvent.PAID else None,
+    )
     books.post(kind="payment", key=key, posting=posting, reference=invoice.public_id, now=now)
     note(
         actor=by,
@@ -221,10 +256,15 @@ def verify(invoice: Invoice) -> Verification:
         proofs[proof.line_id].append(proof)
     checks = [_check_line(line, proofs[line.id], invoice.currency) for line in lines]
     again = invoicing.add_up(
-        [NetLine(line.provider_ref, check.recomputed.minor, line.tax_rate_ppm) for line, check in zip(lines, checks, strict=True)],
+        [
+            NetLine(line.provider_ref, check.recomputed.minor, line.tax_rate_ppm)
+            for line, check in zip(lines, checks, strict=True)
+        ],
         fee_ppm=invoice.fee_ppm,
     )
-    done = Verification(invoice, checks, Money(invoice.total_minor, invoice.currency), Money(again.total_minor, invoice.currency))
+    done = Verification(
+        invoice, checks, Money(invoice.total_minor, invoice.currency), Money(again.total_minor, invoice.currency)
+    )
     done.problems += _check_shares(lines, proofs)
     if (again.subtotal_minor, again.tax_minor) != (invoice.subtotal_minor, invoice.tax_minor):
         done.problems.append("subtotal or tax differ from the lines")
@@ -264,7 +304,9 @@ def _check_shares(lines: Sequence[InvoiceLine], proofs: dict[int, list[LineRecor
         record = known[record_id]
         whole = portion(record.qty_us, Interval(record.started_at, record.ended_at), Interval(start, end))
         if quantity > whole or (quantity != whole and not taken_back):
-            wrong.append(f"record {record.attempt_ref} {record.resource} {record.seq} is in the lines with {quantity} of {whole}")
+            wrong.append(
+                f"record {record.attempt_ref} {record.resource} {record.seq} is in the lines with {quantity} of {whole}"
+            )
     return wrong[:20]
 
 
@@ -277,7 +319,10 @@ def _check_document(invoice: Invoice, lines: Sequence[InvoiceLine]) -> list[str]
         return ["the document is not the one that was issued"]
     frozen = json.loads(data)
     said = [Money.parse(line["amount"], invoice.currency).minor for line in frozen["lines"]]
-    if said != [line.amount_minor for line in lines] or frozen["total"] != Money(invoice.total_minor, invoice.currency).text():
+    if (
+        said != [line.amount_minor for line in lines]
+        or frozen["total"] != Money(invoice.total_minor, invoice.currency).text()
+    ):
         return ["the document says other amounts"]
     return []
 
@@ -295,7 +340,11 @@ def _corrections(late: Sequence[LateChange]) -> list[Part]:
         if part is not None:
             line = proof.line
             back = {"qty_us": proof.qty_us, "correction_of": change.period.month}
-            found.append(part.changed(**back, sign=-1, unbilled_reason="", fixed_tier=line.tier, unit_price_micro=line.price_micro))
+            found.append(
+                part.changed(
+                    **back, sign=-1, unbilled_reason="", fixed_tier=line.tier, unit_price_micro=line.price_micro
+                )
+            )
             found.append(part.changed(**back))
     for changes in arrived.values():
         period = changes[0].period
@@ -305,9 +354,9 @@ def _corrections(late: Sequence[LateChange]) -> list[Part]:
 
 def _positions(organisation_id: int, month: str) -> dict[str, int]:
     """What each tiered sku had used of that month on the invoices so far."""
-    lines = InvoiceLine.objects.filter(invoice__organisation_id=organisation_id, tier__gt=0, unbilled_reason="").exclude(
-        invoice__state=InvoiceState.VOID
-    )
+    lines = InvoiceLine.objects.filter(
+        invoice__organisation_id=organisation_id, tier__gt=0, unbilled_reason=""
+    ).exclude(invoice__state=InvoiceState.VOID)
     own = lines.filter(invoice__period__month=month, correction_of="")
     corrected = lines.filter(correction_of=month)
     found: dict[str, int] = {}
@@ -323,7 +372,9 @@ def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetim
     tenant = period.organisation.public_id
     credit = books.locked(owner=tenant, kind=AccountKind.CREDIT, currency=code).balance_minor
     totals = invoicing.add_up(
-        [NetLine(line.key.provider_ref, line.amount.minor, tax_ppm) for line in lines], fee_ppm=fee_ppm, credit_minor=credit
+        [NetLine(line.key.provider_ref, line.amount.minor, tax_ppm) for line in lines],
+        fee_ppm=fee_ppm,
+        credit_minor=credit,
     )
     invoice = Invoice.objects.create(
         organisation=period.organisation,
@@ -370,21 +421,25 @@ def _row(invoice: Invoice, line: PrintedLine, fee_minor: int, seller_minor: int)
 
 
 def _write_proofs(rows: Sequence[InvoiceLine], lines: Sequence[Line]) -> None:
-    with connection.cursor() as cursor:
-        with cursor.copy("COPY billing_linerecord (line_id, record_id, started_at, ended_at, qty_us) FROM STDIN") as copy:
-            for row, line in zip(rows, lines, strict=True):
-                shares: dict[tuple[int, datetime, datetime], int] = {}
-                for part, quantity in line.slices:
-                    key = (part.record_id, part.started_at, part.ended_at)
-                    shares[key] = shares.get(key, 0) + quantity
-                for key, quantity in shares.items():
-                    copy.write_row((row.id, *key, quantity))
+    with (
+        connection.cursor() as cursor,
+        cursor.copy("COPY billing_linerecord (line_id, record_id, started_at, ended_at, qty_us) FROM STDIN") as copy,
+    ):
+        for row, line in zip(rows, lines, strict=True):
+            shares: dict[tuple[int, datetime, datetime], int] = {}
+            for part, quantity in line.slices:
+                key = (part.record_id, part.started_at, part.ended_at)
+                shares[key] = shares.get(key, 0) + quantity
+            for key, quantity in shares.items():
+                copy.write_row((row.id, *key, quantity))
 
 
 def _next_number(invoice: Invoice, today: date) -> tuple[str, date]:
     """The next number of the series of the year; dates within a series never fall. The counter's row is held until the transaction ends."""
     series = f"{DEMO_SERIES if invoice.demo else SERIES}-{today.year}"
-    DocumentCounter.objects.bulk_create([DocumentCounter(series=series, last=0, last_date=today)], ignore_conflicts=True)
+    DocumentCounter.objects.bulk_create(
+        [DocumentCounter(series=series, last=0, last_date=today)], ignore_conflicts=True
+    )
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE billing_documentcounter SET last = last + 1, last_date = greatest(last_date, %s) WHERE series = %s"
@@ -418,7 +473,11 @@ def _posting(invoice: Invoice) -> ledger.Posting:
 
 def _post(invoice: Invoice, now: datetime) -> None:
     books.post(
-        kind="invoice", key=f"invoice:{invoice.public_id}", posting=_posting(invoice), reference=invoice.public_id, now=now
+        kind="invoice",
+        key=f"invoice:{invoice.public_id}",
+        posting=_posting(invoice),
+        reference=invoice.public_id,
+        now=now,
     )
     if invoice.credit_used_minor:
         used = ledger.credit_used(

@@ -12,7 +12,8 @@ from portal.kit.errors import Conflict
 def account(*, owner: str, kind: AccountKind, currency: str) -> Account:
     """That account, opened at 0 if there was none."""
     Account.objects.bulk_create(
-        [Account(owner=owner, kind=kind.value, currency=currency, allow_negative=kind not in NEVER_BELOW_ZERO)], ignore_conflicts=True
+        [Account(owner=owner, kind=kind.value, currency=currency, allow_negative=kind not in NEVER_BELOW_ZERO)],
+        ignore_conflicts=True,
     )
     return Account.objects.get(owner=owner, kind=kind.value, currency=currency)
 

@@ -12,7 +12,10 @@ from portal.kit.intervals import Interval
 
 def ensure(wanted: Mapping[int, tuple[datetime, datetime]]) -> dict[int, list[BillingPeriod]]:
     """The periods of each tenant (by id) that cover its (first, last) moments, opened where they are missing. Runs in the caller's transaction."""
-    return {organisation_id: _cover(organisation_id, first, last) for organisation_id, (first, last) in sorted(wanted.items())}
+    return {
+        organisation_id: _cover(organisation_id, first, last)
+        for organisation_id, (first, last) in sorted(wanted.items())
+    }
 
 
 def _cover(organisation_id: int, first: datetime, last: datetime) -> list[BillingPeriod]:

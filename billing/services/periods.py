@@ -88,9 +88,13 @@ def _close(period: BillingPeriod, now: datetime) -> None:
 
 def _check_time(period: BillingPeriod, now: datetime) -> None:
     if now < period.ends_at:
-        raise Conflict(f"{period.month} ends at {period.ends_at:%Y-%m-%d %H:%M} UTC: no month closes early", code="period_open")
+        raise Conflict(
+            f"{period.month} ends at {period.ends_at:%Y-%m-%d %H:%M} UTC: no month closes early", code="period_open"
+        )
     if not rules.may_close(Interval(period.starts_at, period.ends_at), now):
-        raise Conflict(f"{period.month} waits {rules.GRACE.days} days for usage that comes late", code="period_in_grace")
+        raise Conflict(
+            f"{period.month} waits {rules.GRACE.days} days for usage that comes late", code="period_in_grace"
+        )
     earlier = BillingPeriod.objects.filter(organisation_id=period.organisation_id, starts_at__lt=period.starts_at)
     first = earlier.exclude(state=PeriodState.CLOSED).order_by("starts_at").first()
     if first is not None:
@@ -106,7 +110,9 @@ def _open_begun(now: datetime) -> None:
 
 
 def _covering(now: datetime) -> list[int]:
-    return list(BillingPeriod.objects.filter(starts_at__lte=now, ends_at__gt=now).values_list("organisation_id", flat=True))
+    return list(
+        BillingPeriod.objects.filter(starts_at__lte=now, ends_at__gt=now).values_list("organisation_id", flat=True)
+    )
 
 
 def _begin_grace(now: datetime) -> None:

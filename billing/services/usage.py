@@ -96,7 +96,9 @@ def end_attempt(
     except ValueError as fault_found:
         raise InvalidInput([Finding("reason", "bad_ending", str(fault_found))]) from None
     with transaction.atomic():
-        tenants = UsageRecord.objects.filter(attempt_ref=attempt_ref).values_list("organisation_id", flat=True).distinct()
+        tenants = (
+            UsageRecord.objects.filter(attempt_ref=attempt_ref).values_list("organisation_id", flat=True).distinct()
+        )
         locks.share(tenants)
         AttemptEnding.objects.bulk_create(
             [AttemptEnding(**{**asdict(ending), "fault": ending.fault.value}, noted_at=now)], ignore_conflicts=True
@@ -119,9 +121,7 @@ def rebuild(*, period: BillingPeriod) -> int:
                 [period.organisation_id, period.starts_at, period.ends_at],
             )
         bounds = Interval(period.starts_at, period.ends_at)
-        _add_hours(
-            (row, bucket, quantity) for row in _records_of(period) for bucket, quantity in _clipped(row, bounds)
-        )
+        _add_hours((row, bucket, quantity) for row in _records_of(period) for bucket, quantity in _clipped(row, bounds))
     return wrong
 
 
@@ -159,7 +159,9 @@ def prove(*, now: datetime) -> list[str]:
             " FROM billing_usagerecord WHERE state = 'ok' AND received_at >= %s) r WHERE started_at < before AND ended_at > started_at",
             [now - metering.OLDEST],
         )
-        found += [f"{attempt} {resource} {seq} overlaps an earlier record" for attempt, resource, seq in cursor.fetchall()]
+        found += [
+            f"{attempt} {resource} {seq} overlaps an earlier record" for attempt, resource, seq in cursor.fetchall()
+        ]
     return found
 
 
@@ -174,7 +176,9 @@ class _Hour:
 
 
 def _known_tenants(facts: Iterable[UsageFact]) -> set[int]:
-    return set(Organisation.objects.filter(id__in={fact.organisation_id for fact in facts}).values_list("id", flat=True))
+    return set(
+        Organisation.objects.filter(id__in={fact.organisation_id for fact in facts}).values_list("id", flat=True)
+    )
 
 
 def _columns(keys: Iterable[Key]) -> list[list[Any]]:
@@ -228,10 +232,12 @@ def _store(judged: list[tuple[UsageFact, Judged]], now: datetime) -> None:
     """The records, by COPY."""
     if not judged:
         return
-    with connection.cursor() as cursor:
-        with cursor.copy(f"COPY billing_usagerecord ({', '.join(RECORD)}) FROM STDIN") as copy:
-            for fact, verdict in judged:
-                copy.write_row([_value(fact, verdict, name, now) for name in RECORD])
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY billing_usagerecord ({', '.join(RECORD)}) FROM STDIN") as copy,
+    ):
+        for fact, verdict in judged:
+            copy.write_row([_value(fact, verdict, name, now) for name in RECORD])
     odd = [(fact, verdict) for fact, verdict in judged if verdict.state is RecordState.OK and verdict.oddity]
     _note_anomalies([(fact, verdict.oddity) for fact, verdict in odd], now)
 
@@ -302,7 +308,10 @@ def _add_hours(pieces: Iterable[tuple[UsageFact | UsageRecord, datetime, int]]) 
             hours[key] = _Hour(values, quantity, known, weight)
         else:
             hours[key] = replace(
-                row, qty_us=row.qty_us + quantity, green_known_us=row.green_known_us + known, green_weight=row.green_weight + weight
+                row,
+                qty_us=row.qty_us + quantity,
+                green_known_us=row.green_known_us + known,
+                green_weight=row.green_weight + weight,
             )
     if not hours:
         return
@@ -311,7 +320,13 @@ def _add_hours(pieces: Iterable[tuple[UsageFact | UsageRecord, datetime, int]]) 
         for _, hour in sorted(hours.items())
     ]
     columns = [*SNAPSHOT, "bucket_at", "qty_us", "green_known_us", "green_weight"]
-    types = {"bucket_at": "timestamptz", "qty_us": "numeric", "green_known_us": "numeric", "green_weight": "numeric", **ROLL_UP_TYPES}
+    types = {
+        "bucket_at": "timestamptz",
+        "qty_us": "numeric",
+        "green_known_us": "numeric",
+        "green_weight": "numeric",
+        **ROLL_UP_TYPES,
+    }
     shape = ", ".join(f"{name} {types.get(name, 'text')}" for name in columns)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -345,7 +360,11 @@ def _take_back(attempt_ref: str, now: datetime) -> None:
         period = BillingPeriod.objects.get(organisation_id=proof.record.organisation_id, month=month)
         changes.append(
             LateChange(
-                organisation_id=proof.record.organisation_id, period=period, record_id=proof.record_id, line_record=proof, noted_at=now
+                organisation_id=proof.record.organisation_id,
+                period=period,
+                record_id=proof.record_id,
+                line_record=proof,
+                noted_at=now,
             )
         )
     LateChange.objects.bulk_create(changes, ignore_conflicts=True)
@@ -414,7 +433,10 @@ def _answers(
 
 def _records_of(period: BillingPeriod) -> Iterable[UsageRecord]:
     return UsageRecord.objects.filter(
-        organisation_id=period.organisation_id, state=RecordState.OK, ended_at__gte=period.starts_at, started_at__lt=period.ends_at
+        organisation_id=period.organisation_id,
+        state=RecordState.OK,
+        ended_at__gte=period.starts_at,
+        started_at__lt=period.ends_at,
     ).iterator(chunk_size=5000)
 
 

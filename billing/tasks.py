@@ -1,0 +1,26 @@
+"""Billing's celery tasks; the timetable is in ``portal.celery``."""
+
+from celery import shared_task
+
+from billing.services import holds, invoices, periods, usage
+from portal import clock
+
+
+@shared_task(name="billing.close")
+def close() -> None:
+    periods.close_due(now=clock.now())
+
+
+@shared_task(name="billing.past_due")
+def past_due() -> None:
+    invoices.mark_past_due(now=clock.now())
+
+
+@shared_task(name="billing.holds")
+def expire_holds() -> None:
+    holds.expire_due(now=clock.now())
+
+
+@shared_task(name="billing.prove")
+def prove() -> None:
+    usage.prove(now=clock.now())
