@@ -41,6 +41,7 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "portal.expire": ("relay", 1 * HOUR),
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),
+    "billing.holds": ("billing", 1 * MINUTE),
     "billing.prove": ("billing", 1 * DAY),
 }
 
