@@ -102,7 +102,8 @@ class Look:
     """What a sweep sees: which process answers, whether our mark was there, how long ago the last node was heard."""
 
     run_id: str
-    generation: str
+    generation: str  # our mark as it is now; a new one if it was gone
+    intact: bool  # our mark was there
     unheard_ms: int | None
     entries: Mapping[str, Entry]
 
@@ -154,8 +155,9 @@ def look(*, attempts: Mapping[str, str], at_ms: int | None = None) -> Look | Non
     """For attempt → node: the entries, in one round trip; None without a store."""
     wanted = list(attempts.items())
     keys = ["lease:generation", "heard", *[f"lease:{node}" for _, node in wanted]]
+    mark = ids.token(20)
     try:
-        answer = _LOOK(keys=keys, args=[_at(at_ms), ids.token(20), *[attempt for attempt, _ in wanted]])
+        answer = _LOOK(keys=keys, args=[_at(at_ms), mark, *[attempt for attempt, _ in wanted]])
     except softstate.SoftstateDown:
         return None
     now, heard = int(answer[0]), int(answer[3])
@@ -164,4 +166,5 @@ def look(*, attempts: Mapping[str, str], at_ms: int | None = None) -> Look | Non
         if text:
             fence, _, expires = text.partition("|")
             entries[attempt] = Entry(int(fence), int(expires) - now)
-    return Look(str(answer[1]), str(answer[2]), max(0, now - heard) if heard else None, entries)
+    found = str(answer[2])
+    return Look(str(answer[1]), found or mark, bool(found), max(0, now - heard) if heard else None, entries)

@@ -42,6 +42,11 @@ def times(lease_class: str) -> Times:
     return Times(**{field.name: row[field.name] for field in fields(Times)})
 
 
+def classes() -> tuple[str, ...]:
+    """The lease classes there are."""
+    return tuple(settings.IDLEWILD_LEASE_CLASSES)
+
+
 def database_now() -> datetime:
     """The database's clock: rows of leases are stamped and judged by it, so no two servers' clocks are compared."""
     with connection.cursor() as cursor:
@@ -155,7 +160,9 @@ def end(*, locked: Locked, kind: LeaseEventKind, why: End, now: datetime, free: 
             ended_at=why.proven_at,
             now=now,
         )
-    outcomes.after_attempt(task=task, attempt=attempt, reason=why.reason, exit_code=why.exit_code, now=now)
+    outcomes.after_attempt(
+        task=task, attempt=attempt, reason=_for_task(attempt, why.reason), exit_code=why.exit_code, now=now
+    )
     if free:
         capacity.free(lease=lease, now=now)
     outcomes.settle(job_id=task.job_id, now=now, happened=[_ended_event(task, attempt, why)])
@@ -163,6 +170,14 @@ def end(*, locked: Locked, kind: LeaseEventKind, why: End, now: datetime, free: 
     transaction.on_commit(lambda: alive.forget(node=node, attempts=[identity]), robust=True)
     live.wake(node)
     live.changed(f"node.{node}")
+
+
+def _for_task(attempt: Attempt, reason: EndReason) -> EndReason:
+    """What counts for the task: a final stop that was asked for, however the attempt ended meanwhile."""
+    if reason is EndReason.FINISHED or not attempt.stop_reason:
+        return reason
+    asked = EndReason(attempt.stop_reason)
+    return asked if ENDED[asked].event is None else reason
 
 
 def _ending_unaccepted(reason: EndReason) -> AttemptEvent:

@@ -1,0 +1,23 @@
+"""Scheduling as celery tasks: three lines each. When they run is in portal/celery.py only."""
+
+from celery import shared_task
+
+from portal import clock
+from scheduling.services import artefacts, capacity, leases, logs, recovery
+
+
+@shared_task(name="scheduling.sweep")
+def sweep() -> None:
+    recovery.sweep(now=leases.database_now())
+
+
+@shared_task(name="scheduling.reconcile")
+def reconcile() -> None:
+    capacity.reconcile(now=clock.now())
+    recovery.forget_exclusions(now=clock.now())
+
+
+@shared_task(name="scheduling.expire")
+def expire() -> None:
+    artefacts.expire(now=clock.now())
+    logs.expire(now=clock.now())
