@@ -6,6 +6,7 @@ A *node* is the agent, its supervisors and all their job processes. Killing a no
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from portal.stack import places
 
 COUNT = 4
 SLOT_UIDS_FROM = 20_001
@@ -36,31 +39,39 @@ class LocalNode:
 
     @property
     def is_enrolled(self) -> bool:
-        return (self.folder / "enrolled").exists()
+        return (self.folder / "node.json").exists()
 
-    def mark_enrolled(self) -> None:
-        (self.folder / "enrolled").touch()
-
-    def enroll_command(self, portal: str) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            "agent",
-            "enroll",
-            self.token,
-            "--portal",
-            portal,
-            "--state-dir",
-            str(self.folder),
-        ]
-
-    def up_command(self) -> list[str]:
+    @property
+    def _share(self) -> list[str]:
+        """What this node has of the machine: folder, cores, users for its jobs' slots."""
         first_uid = SLOT_UIDS_FROM + SLOT_UIDS_EACH * (self.number - 1)
         cores = max(LEAST_CORES, (os.cpu_count() or 1) / COUNT)
         return [
-            sys.executable, "-m", "agent", "up", "--own-jobs", "--state-dir", str(self.folder),
-            "--slot-uid-base", str(first_uid), "--cores", f"{cores:g}",
-        ]  # fmt: skip
+            "--state-dir",
+            str(self.folder),
+            "--cores",
+            f"{cores:g}",
+            "--slot-uid-base",
+            str(first_uid),
+            "--own-jobs",
+            "--short-suite",
+        ]
+
+    def enroll_command(self, portal: str) -> list[str]:
+        return [sys.executable, "-m", "agent", "enroll", self.token, "--url", portal, *self._share]
+
+    def up_command(self) -> list[str]:
+        return [sys.executable, "-m", "agent", "up", *self._share]
+
+    def status(self) -> dict[str, Any]:
+        """What the running agent says of itself; {} when it does not answer."""
+        command = [sys.executable, "-m", "agent", "status", "--json", "--state-dir", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=places.ROOT, timeout=30)
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            return {}
+        return answer
 
 
 def folder_of(state: Path, number: int) -> Path:

@@ -39,6 +39,13 @@ NAME_WIDTH = 13
 SIGN_INS = (("tenant", "owner@example.org"), ("provider", "provider@example.org"), ("operator", "operator@example.org"))
 
 
+ISOLATION = {
+    "full": "full (sandbox and control groups)",
+    "bwrap": "bwrap (sandbox without control groups: limits are not exclusive; every page says so)",
+    "none": "none (this kernel refuses sandboxes: jobs run unprotected, only for this demo; every page says so)",
+}
+
+
 class CannotStart(Exception):
     """The start is off; the text says why."""
 
@@ -451,10 +458,35 @@ class Supervisor:
             if not node.is_enrolled:
                 if self.once(node.name, node.enroll_command(self.local_url)) != 0:
                     raise CannotStart(self._with_log(f"{node.name} could not enroll", node.name))
-                node.mark_enrolled()
             self.child(node.name, node.up_command(), **self._agent_environment())
         if self.nodes:
-            self.say("system", f"{len(self.nodes)} nodes started {time.monotonic() - began:.1f} s")
+            self.say(
+                "system",
+                f"{len(self.nodes)} nodes started {time.monotonic() - began:.1f} s; they measure themselves one after the other",
+            )
+            self._wait_for_nodes()
+
+    def _wait_for_nodes(self) -> None:
+        """Until each is listed (sandbox proved, fingerprint measured); says how well this machine isolates jobs."""
+        began, waiting = time.monotonic(), {node.name: node for node in self.nodes}
+        isolation = ""
+        while waiting and time.monotonic() - began < AGENTS_READY_S:
+            for name, node in list(waiting.items()):
+                if self.stopping.is_set():
+                    raise CannotStart("stopping")
+                status = node.status()
+                isolation = str(status.get("isolation") or isolation)
+                if status.get("enrolment") == "listed":
+                    del waiting[name]
+            time.sleep(0.5)
+        self.say("system", f"isolation on this machine: {ISOLATION.get(isolation, 'not known yet')}")
+        if waiting:
+            self.say(
+                "system",
+                f"not listed after {AGENTS_READY_S:.0f} s: {', '.join(waiting)} (logs: {self.log_dir}/agent-N.log)",
+            )
+        else:
+            self.say("system", f"all nodes are listed {time.monotonic() - began:.1f} s")
 
     def _agent_environment(self) -> dict[str, str]:
         return {
