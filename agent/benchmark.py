@@ -218,7 +218,7 @@ def main(arguments: list[str] | None = None) -> None:
     if any(os.environ.get(name) != value for name, value in surroundings.items()):
         # BLAS reads its thread count when it is loaded, which has happened: start again with the right surroundings.
         kept = {name: value for name, value in os.environ.items() if name not in DISTORTING}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**kept, **surroundings})
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**kept, **surroundings})  # noqa: S606
     if wanted.lock:
         handle = os.open(wanted.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(handle, fcntl.LOCK_EX)  # agents of one machine measure one after the other; released by the end

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from . import clocks, probe, selftest
 from . import protocol as wire
@@ -46,7 +46,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def fail(text: str, code: int = 1) -> None:
+def fail(text: str, code: int = 1) -> NoReturn:
     sys.stderr.write(f"idlewild-agent: {text}\n")
     raise SystemExit(code)
 
@@ -206,7 +206,6 @@ def _up(config: Config) -> int:
     identity = load_identity(config.identity_file)
     if identity is None:
         fail(f"this machine is not enrolled ({config.identity_file} is missing): idlewild-agent enroll TOKEN --url URL")
-        raise AssertionError
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stdout)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     lock = _only_one(config)
@@ -250,7 +249,6 @@ def _down(config: Config, wanted: argparse.Namespace) -> None:
     answer = _ask(config, {"do": "down", "deadline_ms": deadline_ms})
     if answer is None:
         fail(f"no agent is running in {config.state}")
-        return
     say(f"draining; {len(answer['attempts'])} running")
     while not wanted.no_wait and _ask(config, {"do": "status"}) is not None:
         time.sleep(0.3)
@@ -263,7 +261,6 @@ def _status(config: Config, wanted: argparse.Namespace) -> None:
     if answer is None:
         identity = load_identity(config.identity_file)
         fail(f"not running{f' (enrolled as {identity.node})' if identity else ', not enrolled'}", 3)
-        return
     if wanted.json:
         say(json.dumps(answer))
         return

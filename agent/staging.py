@@ -130,10 +130,13 @@ async def _download(
     for attempt in range(TRIES):
         offset = file.tell()
         try:
-            if item.source is Source.PORTAL:
-                chunks = portal.get_input(spec.attempt, index, offset, sender)
-            else:
-                chunks = portal.download(item.url, offset, follow=True)  # without sign-in: headers are per call
+            # Foreign addresses never see the node's sign-in: headers are added per call.
+            from_portal = item.source is Source.PORTAL
+            chunks = (
+                portal.get_input(spec.attempt, index, offset, sender)
+                if from_portal
+                else portal.download(item.url, offset, follow=True)
+            )
             async for chunk in chunks:
                 file.write(chunk)
                 if file.tell() > most:

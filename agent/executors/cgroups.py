@@ -228,12 +228,8 @@ class V1Group(Group):
 
     def usage(self) -> Usage:
         memory = self.paths["memory"]
-        if self._unified is not None:
-            cpu_us = self._unified.cpu_us()
-        else:
-            cpu_us = int(read(self.paths["cpuacct"] / "cpuacct.usage")) // 1000
         return Usage(
-            cpu_us,
+            self._unified.cpu_us() if self._unified else int(read(self.paths["cpuacct"] / "cpuacct.usage")) // 1000,
             int(read(memory / "memory.max_usage_in_bytes")),
             int(read(memory / "memory.usage_in_bytes")),
             read_keyed(memory / "memory.oom_control", "oom_kill"),
