@@ -25,7 +25,13 @@ pytestmark = pytest.mark.django_db
 
 def facts_of(tenant, given):
     return [
-        a_fact(tenant, seq=row["seq"], started_at=moment(row["start"]), ended_at=moment(row["end"]), count_milli=given["count_milli"])
+        a_fact(
+            tenant,
+            seq=row["seq"],
+            started_at=moment(row["start"]),
+            ended_at=moment(row["end"]),
+            count_milli=given["count_milli"],
+        )
         for row in given["records"]
     ]
 
@@ -270,9 +276,9 @@ def test_c4_a_change_of_zone_takes_effect_with_the_next_period():
     tenant.save(update_fields=["period_timezone"])
     months.ensure({tenant.id: (fact.ended_at, moment("2026-12-15T00:00:00Z"))})
     found = BillingPeriod.objects.filter(organisation=tenant).order_by("starts_at")
-    assert [
-        (p.month, p.starts_at, p.ends_at, str((p.ends_at - p.starts_at) // timedelta(hours=1))) for p in found
-    ] == [(p["month"], moment(p["start"]), moment(p["end"]), p["hours"]) for p in expected["periods"]]
+    assert [(p.month, p.starts_at, p.ends_at, str((p.ends_at - p.starts_at) // timedelta(hours=1))) for p in found] == [
+        (p["month"], moment(p["start"]), moment(p["end"]), p["hours"]) for p in expected["periods"]
+    ]
 
 
 def test_d1_what_comes_within_the_grace_is_in_its_own_month():
@@ -281,7 +287,9 @@ def test_d1_what_comes_within_the_grace_is_in_its_own_month():
     fact = a_fact(tenant, started_at=moment(row["start"]), ended_at=moment(row["end"]))
     assert periods.GRACE == timedelta(hours=given["grace_h"])
     usage.record(fact=fact, now=moment(given["received_at"]))
-    closed = closing.close(organisation_id=tenant.id, month=expected["invoice_month"], now=moment("2026-11-03T16:00:00Z"))
+    closed = closing.close(
+        organisation_id=tenant.id, month=expected["invoice_month"], now=moment("2026-11-03T16:00:00Z")
+    )
     (line,) = closed.invoice.lines.all()
     assert (line.qty_us, line.correction_of) == (expected["qty_us"], "")
 
