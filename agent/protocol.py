@@ -674,7 +674,8 @@ class Input(Message):
     executable: bool = False
 
     def check(self, path: str) -> None:
-        _check_inside(self.path, _at(path, "path"))
+        if not (self.unpack and self.path in ("/job", "/job/")):  # the working directory itself comes as an archive
+            _check_inside(self.path, _at(path, "path"))
         if self.source is Source.HTTPS and not self.url.startswith(("https://", "http://")):
             raise BadMessage(_at(path, "url"), "must be a https address")
 
