@@ -1,0 +1,178 @@
+"""When a measurement counts (execution page §5): median of clean iterations, spread below a tenth, no more than
+possible.
+
+| the report | verdict |
+|---|---|
+| no metric, or a value that is not a positive number | refused `unreadable` |
+| above 1.05 × a published peak that cites the vendor's data sheet | refused `report_forged` |
+| short suite (one pass; the embedded profile's) | accepted, labelled short |
+| spread (CV) of an operator ≥ 10 %, fewer than 3 passes, or clean share < 0.8 | unstable: the previous one stays |
+| else | accepted |
+
+Valid for 14 days; from day 7 the node is asked to measure again. Cards unknown to the peak table are listed as
+measured, "no bound".
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from marketplace.domain.scu import Profile
+
+VALID_FOR = timedelta(days=14)
+MEASURE_AGAIN_AFTER = timedelta(days=7)
+MAX_CV_PPM = 100_000
+MIN_CLEAN_PPM = 800_000
+MIN_PASSES = 3
+PEAK_TOLERANCE = 1.05
+
+
+class Verdict(StrEnum):
+    ACCEPTED = "accepted"
+    UNSTABLE = "unstable"
+    REFUSED = "refused"
+
+
+class MetricLike(Protocol):
+    """One operator as the wire brings it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def p95(self) -> float: ...
+    @property
+    def p99(self) -> float: ...
+    @property
+    def cv_ppm(self) -> int: ...
+    @property
+    def clean_ppm(self) -> int: ...
+    @property
+    def passes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most a card can do by its data sheet. Without a vendor's source it is `unverified`, and no bound."""
+
+    fp16_tflops: float
+    memory_tbps: float
+    source: str = ""
+
+    @property
+    def binds(self) -> bool:
+        return bool(self.source)
+
+
+PEAKS_VERSION = "1"
+PEAKS: Mapping[str, Peak] = {
+    "A100-80GB": Peak(312, 2.039),
+    "A100-40GB": Peak(312, 1.555),
+    "H100": Peak(989, 3.35),
+    "H200": Peak(989, 4.8),
+    "L40S": Peak(362, 0.864),
+    "RTX4090": Peak(165, 1.008),
+    "T4": Peak(65, 0.320),
+    "V100": Peak(125, 0.897),
+    "MI300X": Peak(1307, 5.3),
+}
+"""Model → peak. No row cites a vendor's data sheet yet, so none refuses anybody (execution page §5)."""
+
+
+def judge(
+    metrics: Sequence[MetricLike], *, short: bool, models: Sequence[str] = (), peaks: Mapping[str, Peak] = PEAKS
+) -> Judgement:
+    """What becomes of a report; see the table."""
+    if not metrics or any(not math.isfinite(metric.value) or metric.value <= 0 for metric in metrics):
+        return Judgement(Verdict.REFUSED, "unreadable")
+    profile = card_profile(metrics)
+    for model in models:
+        peak = peaks.get(model)
+        if peak and peak.binds and _above(profile, peak):
+            return Judgement(Verdict.REFUSED, "report_forged")
+    if short:
+        return Judgement(Verdict.ACCEPTED)
+    for metric in metrics:
+        if metric.cv_ppm >= MAX_CV_PPM:
+            return Judgement(
+                Verdict.UNSTABLE, f"{metric.name}: spread {metric.cv_ppm / 10_000:.1f} %, less than 10 % is needed"
+            )
+        if metric.passes < MIN_PASSES:
+            return Judgement(Verdict.UNSTABLE, f"{metric.name}: {metric.passes} passes, {MIN_PASSES} are needed")
+        if metric.clean_ppm < MIN_CLEAN_PPM:
+            return Judgement(
+                Verdict.UNSTABLE, f"{metric.name}: {metric.clean_ppm / 10_000:.0f} % clean, 80 % are needed"
+            )
+    return Judgement(Verdict.ACCEPTED)
+
+
+def _above(profile: Profile, peak: Peak) -> bool:
+    compute, memory = profile.fp16_tflops or 0.0, profile.memory_tbps or 0.0
+    return compute > PEAK_TOLERANCE * peak.fp16_tflops or memory > PEAK_TOLERANCE * peak.memory_tbps
+
+
+def _best(metrics: Sequence[MetricLike], prefix: str, divisor: float) -> float | None:
+    values = [metric.value / divisor for metric in metrics if metric.name.startswith(prefix)]
+    return max(values) if values else None
+
+
+def cpu_profile(metrics: Sequence[MetricLike]) -> Profile:
+    """Of the node's processors: the best GEMM, the triad, the stream to the portal (GB/s)."""
+    return Profile(_best(metrics, "gemm", 1000.0), _best(metrics, "triad", 1000.0), _best(metrics, "stream", 1.0))
+
+
+def card_profile(metrics: Sequence[MetricLike]) -> Profile:
+    """Of one card, where the suite measured it (``gpu_fp16``, ``gpu_triad``)."""
+    return Profile(
+        _best(metrics, "gpu_fp16", 1000.0), _best(metrics, "gpu_triad", 1000.0), _best(metrics, "stream", 1.0)
+    )
+
+
+def stored_metrics(metrics: Sequence[MetricLike]) -> dict[str, Any]:
+    """As kept: numbers as decimal text, so that they stay as reported; the two profiles beside the operators."""
+    return {
+        "operators": {
+            metric.name: {
+                "unit": metric.unit,
+                "value": repr(metric.value),
+                "p95": repr(metric.p95),
+                "p99": repr(metric.p99),
+                "cv_ppm": metric.cv_ppm,
+                "clean_ppm": metric.clean_ppm,
+                "passes": metric.passes,
+            }
+            for metric in metrics
+        },
+        "cpu": _texts(cpu_profile(metrics)),
+        "card": _texts(card_profile(metrics)),
+    }
+
+
+def profile_of(stored: Mapping[str, Any], part: str) -> Profile:
+    """The profile ("cpu" or "card") of stored metrics."""
+    texts = stored.get(part) or {}
+    return Profile(*(_number(texts.get(name)) for name in ("fp16_tflops", "memory_tbps", "network_gb_s")))
+
+
+def _texts(profile: Profile) -> dict[str, str | None]:
+    names = ("fp16_tflops", "memory_tbps", "network_gb_s")
+    return {name: None if value is None else repr(value) for name, value in zip(names, profile.metrics(), strict=True)}
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except (TypeError, ValueError):
+        return None
