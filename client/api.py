@@ -175,8 +175,7 @@ class Money(_Part):
 
     def document(self, invoice: str, kind: str) -> bytes:
         """The issued invoice as `pdf`, `csv` or `json`."""
-        suffix = "" if kind == "json" else f".{kind}"
-        with self._http.download(f"{_at('invoices', invoice)}{suffix}") as response:
+        with self._http.download(f"{_at('invoices', invoice)}.{kind}") as response:
             return response.read()
 
 

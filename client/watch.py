@@ -18,7 +18,7 @@ from .models import Event, Job, Row, text
 
 SHORTEST_S = 0.5
 LONGEST_S = 2.0
-STREAMS = ("system", "stdout", "stderr")
+STREAMS = ("stdout", "stderr")
 
 
 @dataclass(frozen=True)

@@ -234,10 +234,7 @@ def told(session: Session, items: Iterator[Item]) -> Ended:
     for item in items:
         if isinstance(item, Line):
             session.emit({"type": "log", "attempt": item.attempt, "stream": item.stream, "text": item.text})
-            session.say(
-                item.text if item.stream != "system" else f"· {item.text}",
-                style="dim" if item.stream == "system" else "",
-            )
+            session.say(item.text)
         elif isinstance(item, Event):
             session.emit({"type": "event", "event": item.raw})
             session.say(event_line(item), style="cyan")
@@ -437,11 +434,11 @@ def logs(
     ],
     attempt: Annotated[str, typer.Option(help=N_("Only this attempt: its id or its number."))] = "",
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help=N_("Wait for more until the job ends."))] = True,
-    stream: Annotated[str, typer.Option(help=N_("Only stdout, stderr or system."))] = "",
+    stream: Annotated[str, typer.Option(help=N_("Only stdout or stderr."))] = "",
 ) -> None:
     session = of(ctx)
-    if stream not in {"", "stdout", "stderr", "system"}:
-        raise typer.BadParameter(t("--stream is stdout, stderr or system."))
+    if stream not in {"", "stdout", "stderr"}:
+        raise typer.BadParameter(t("--stream is stdout or stderr."))
     name, _, task = job.partition("/")
     follower = Follower(session.portal, name, attempt=attempt, task=task, stream=stream)
     if follow:

@@ -25,16 +25,21 @@ class NotVerified(ClientError):
 def usage(
     ctx: typer.Context,
     month: Annotated[str, typer.Option(help=N_("A month, such as 2026-10; default: this one."))] = "",
-    group_by: Annotated[str, typer.Option(help=N_("project, department, provider, job, sku or day."))] = "",
+    group_by: Annotated[
+        str,
+        typer.Option(
+            help=N_("project, department, provider, sku, resource, region, zone, node, job, user, day, hour or line.")
+        ),
+    ] = "",
 ) -> None:
     session = of(ctx)
     found = session.portal.money.usage(month=month, group_by=group_by)
     session.emit(found)
     if session.json:
         return
-    rows = rows_of(found) or rows_of(found.get("groups")) or rows_of(found.get("lines"))
+    rows = rows_of(found.get("lines")) if group_by == "line" else rows_of(found.get("groups"))
     columns = [
-        ("key|group|project|name", t("group")),
+        ("name|key|description", t("group")),
         ("resource", t("resource")),
         ("quantity", t("quantity")),
         ("unit", t("unit")),
@@ -51,10 +56,10 @@ def list_invoices(ctx: typer.Context) -> None:
     columns = [
         ("id", t("invoice")),
         ("number", t("number")),
-        ("month|period", t("month")),
+        ("month", t("month")),
         ("state", t("state")),
         ("total", t("total")),
-        ("due_at|due_on", t("due")),
+        ("due_at", t("due")),
     ]
     session.show({"items": found}, listing(columns, found))
 
@@ -68,9 +73,9 @@ def show(ctx: typer.Context, name: InvoiceArgument) -> None:
         return
     session.out.print(pairs([(key, value) for key, value in found.items() if not isinstance(value, list)]))
     columns = [
-        ("n|number|line", "#"),
-        ("project|project_name", t("project")),
-        ("provider|provider_name", t("provider")),
+        ("n", "#"),
+        ("project", t("project")),
+        ("provider", t("provider")),
         ("description|sku", t("line")),
     ]
     columns += [
@@ -106,14 +111,12 @@ def verify(ctx: typer.Context, name: InvoiceArgument) -> None:
     session = of(ctx)
     found = session.portal.money.verification(name)
     session.emit(found)
-    good = found.get("ok", found.get("verified"))
+    good = found.get("ok")
     if not session.json:
         session.out.print(pairs([(key, value) for key, value in found.items() if not isinstance(value, list)]))
         wrong = [row for row in rows_of(found.get("lines")) if row.get("ok") is False]
         if wrong:
-            session.out.print(
-                listing([("n|number|line", "#"), ("amount", t("invoiced")), ("recomputed", t("recomputed"))], wrong)
-            )
+            session.out.print(listing([("n", "#"), ("amount", t("invoiced")), ("recomputed", t("recomputed"))], wrong))
     if good is not True:
         raise NotVerified(t("Invoice {name} does not match its usage records.", name=text(found.get("number")) or name))
     session.say(t("Every line matches its usage records."), style="green")
