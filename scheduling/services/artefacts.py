@@ -13,6 +13,7 @@ from hashlib import sha256
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from portal.accounts.models import Organisation
 from portal.audit.services import note
 from portal.kit.errors import Conflict, Finding, InvalidInput, NotFound, TooLarge
 from scheduling.domain.artefact import ArtefactEvent, ArtefactState, Piece, place, step
@@ -21,6 +22,7 @@ from scheduling.gateways import objects
 from scheduling.models import Artefact, Attempt
 from scheduling.services import live
 
+SCHEME = "artefact://"
 CHUNK = 4 * 1024 * 1024
 MOST = 1024**4
 KEPT_FOR = timedelta(days=30)
@@ -97,6 +99,18 @@ def publish(*, attempt: Attempt, names: Sequence[str], now: datetime) -> int:
     if count != len(set(names)):
         raise Conflict(_("An output is not complete."), code="output_incomplete")
     return count
+
+
+def resolve(*, organisation: Organisation, url: str) -> Artefact:
+    """The stored output that ``artefact://NAME`` (or its id) names within an organisation; the newest of that name."""
+    name = url.removeprefix(SCHEME)
+    mine = Artefact.objects.filter(
+        organisation=organisation, published=True, complete=True, state=ArtefactState.STORED
+    ).order_by("-id")
+    row = mine.filter(public_id=name).first() or mine.filter(name=name).first()
+    if row is None:
+        raise NotFound(_("There is no stored output of this name."), code="artefact_missing")
+    return row
 
 
 def content(*, artefact: Artefact, start: int = 0) -> Iterator[bytes]:

@@ -22,14 +22,20 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 
 from marketplace.models import Node
+from marketplace.models.nodes import NodeState as Enrolment
+from marketplace.selectors import nodes as found
+from marketplace.services import nodes as joining
 from portal import softstate
+from portal.audit.services import note
 from portal.kit.errors import Conflict
 from scheduling.domain import attempt as attempts
 from scheduling.domain.attempt import AttemptEvent, AttemptState
 from scheduling.domain.lease import LeaseState, Times
 from scheduling.gateways import alive
 from scheduling.models import Attempt, Lease, NodeState
-from scheduling.services import leases, live
+from scheduling.services import capacity, leases, live
+
+LISTED = Enrolment.LISTED
 
 FEW_NODES = 50
 HOLD_FEW_MS = 3_000
@@ -110,27 +116,15 @@ class Answer:
     told: dict[str, int] = field(default_factory=dict)
 
 
-def incarnation(*, node: Node, boot_id: str, given: int | None) -> int:
-    """The number of this agent's start: a new one if it has none. Conflict `SUPERSEDED` for an older start or a
-    clone of the node.
-    """
-    with transaction.atomic():
-        row = Node.objects.select_for_update().only("incarnation", "boot_id").get(id=node.id)
-        if given is None:
-            Node.objects.filter(id=node.id).update(incarnation=row.incarnation + 1, boot_id=boot_id)
-            return row.incarnation + 1
-    check_speaker(node=row, boot_id=boot_id, given=given)
-    return given
-
-
 def check_speaker(*, node: Node, boot_id: str, given: int) -> None:
     """Does the newest start of this node's agent speak? Conflict `SUPERSEDED` otherwise."""
     if given != node.incarnation or boot_id != node.boot_id:
         raise Conflict(_("Another agent has signed in for this node since."), code="SUPERSEDED")
 
 
-def hear(*, node: Node, said: Said, number: int, now: datetime, at_ms: int | None = None) -> Answer:
-    """Take a sync of start `number` of the node's agent, received at `now`."""
+def hear(*, node: Node, said: Said, now: datetime, at_ms: int | None = None) -> Answer:
+    """Take a sync, received at `now`. The first one of a start of the agent gets its number."""
+    number = _start(node, said, now)
     rows = _live(node)
     answer = Answer(number, _hold(said, rows))
     lost_answer = said.acknowledges != said.seq - 1
@@ -157,8 +151,58 @@ def hear(*, node: Node, said: Said, number: int, now: datetime, at_ms: int | Non
     return replace(answer, hold_ms=0) if lost_answer else answer
 
 
+def _start(node: Node, said: Said, now: datetime) -> int:
+    """The number of this start of the agent. A node that its agent had closed is open again with the next start."""
+    if said.incarnation is None:
+        number: int = joining.on_start(node=node, boot_id=said.boot_id, now=now)
+        if node.state == LISTED and not said.draining:
+            capacity.open_node(node=node, now=now)
+        return number
+    check_speaker(node=node, boot_id=said.boot_id, given=said.incarnation)
+    if said.draining:
+        capacity.close_node(node=node, now=now)
+    return said.incarnation
+
+
+def inventory(*, node: Node, now: datetime, **report: Any) -> Node:
+    """What the node has and has proved goes to the market; what it can give is opened, or brought up to date."""
+    row: Node = joining.on_inventory(node=node, now=now, **report)
+    if row.state == LISTED:
+        capacity.open_node(node=row, now=now)
+    return row
+
+
+def leave(*, node: Node, deadline: timedelta, now: datetime) -> None:
+    """The agent goes down for now: no new work until its next start. It stops by itself what runs after `deadline`.
+
+    The enrolment stays as it is: a provider drains a node on the portal, an agent only closes it.
+    """
+    capacity.close_node(node=node, now=now)
+    note(
+        actor=node.public_id,
+        deed="node.down",
+        target=node.public_id,
+        organisation_id=node.organisation_id,
+        data={"deadline_s": int(deadline.total_seconds())},
+        now=now,
+    )
+
+
+def state_changed(*, node: str, now: datetime) -> None:
+    """The enrolment has moved (outbox topic `node.state`): open or close the capacity, wake the agent."""
+    row = Node.objects.select_related("organisation").filter(public_id=node).first()
+    if row is None:
+        return
+    if row.state == LISTED:
+        capacity.open_node(node=row, now=now)
+    else:
+        capacity.close_node(node=row, now=now)
+    live.wake(row.public_id)
+
+
 def look_again(*, node: Node, said: Said, answer: Answer, now: datetime) -> Answer:
     """After a wake-up: what is to be said now, with the renewals granted when the sync came in."""
+    node = Node.objects.get(id=node.id)
     rows = _live(node)
     mine = {row.public_id: row for row in rows}
     fenced = {held.attempt: held for held in (*answer.fenced, *_fenced(said, mine, set()))}
@@ -286,11 +330,12 @@ def _news(node: Node, said: Said, answer: Answer, things: Sequence[str]) -> Answ
 
 
 def _orders(node: Node, now: datetime) -> tuple[Order, ...]:
+    wanted = [Order(f"{kind}.{node.incarnation}", kind) for kind in found.wanted_orders(node)]
     if node.state == "draining":
         deadline = _left_ms(node.drain_deadline, now) if node.drain_deadline else None
         name = f"drain.{node.drain_deadline.timestamp():.0f}" if node.drain_deadline else "drain"
-        return (Order(name, "drain", deadline_ms=deadline),)
-    return ()
+        wanted.append(Order(name, "drain", deadline_ms=deadline))
+    return tuple(wanted)
 
 
 def _left_ms(until: datetime, now: datetime) -> int:

@@ -35,6 +35,8 @@ from scheduling.services.leases import End, Locked
 from scheduling.services.metering import Reading
 
 LEASE_SECRET = 40
+MOST_AGE_MS = 25 * 3600 * 1000
+"""No report is older than this: a finish is repeated for 24 h."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,11 @@ class Finish:
 
 def of_node(*, node: Node, attempt: str, now: datetime) -> Attempt:
     """The attempt of that id if it is this node's; NotFound (and an audit event) if it is another's."""
-    found = Attempt.objects.select_related("task__job", "node").filter(public_id=attempt).first()
+    found = (
+        Attempt.objects.select_related("task__job__organisation", "node__zone__region", "lease")
+        .filter(public_id=attempt)
+        .first()
+    )
     if found is None or found.node_id != node.id:
         if found is not None:
             note(
@@ -143,12 +149,22 @@ def accepted(*, node: Node, attempt: str, fence: int, now: datetime) -> Assigned
 
 
 def progress(
-    *, node: Node, attempt: str, fence: int, seq: int, phase: Phase | None, frozen: bool, message: str, now: datetime
+    *,
+    node: Node,
+    attempt: str,
+    secret: str,
+    fence: int,
+    seq: int,
+    phase: Phase | None,
+    frozen: bool,
+    message: str,
+    now: datetime,
 ) -> Answer:
     """A phase report. With the first process (setup, run) the attempt runs and metering begins. `phase` None =
     ended, the finish report follows.
     """
     mine = of_node(node=node, attempt=attempt, now=now)
+    check_secret(attempt=mine, secret=secret)
     digest = _digest({"phase": phase, "frozen": frozen, "message": message, "fence": fence})
     with transaction.atomic():
         locked = leases.lock(attempt_id=mine.id)
@@ -192,11 +208,12 @@ def used(*, node: Node, rows: Sequence[tuple[str, int, Reading]], now: datetime)
     return verdicts
 
 
-def finished(*, node: Node, attempt: str, report: Finish, now: datetime) -> Answer:
+def finished(*, node: Node, attempt: str, secret: str, report: Finish, now: datetime) -> Answer:
     """The end of an attempt: one result per task, final counters, outputs published, all in one transaction under
     the fence.
     """
     mine = of_node(node=node, attempt=attempt, now=now)
+    check_secret(attempt=mine, secret=secret)
     digest = _digest(report.body)
     with transaction.atomic():
         locked = leases.lock(attempt_id=mine.id)

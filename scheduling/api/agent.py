@@ -1,0 +1,385 @@
+"""/agent/v1: what agents ask and tell. Messages and codes: `agent.protocol`; a door parses, asks one service, answers.
+
+`sync` is the one held call: an async view that signs in, hears and looks in one synchronous step, gives its database
+connection back *in that step*, and
+waits in the channel layer. Only a wake-up (or the end of the hold) makes it look again.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connections
+from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.csrf import csrf_exempt
+
+from agent import protocol as wire
+from marketplace.models import Node
+from marketplace.services import nodes as joining
+from portal import clock, softstate
+from portal.api import throttling
+from portal.kit.errors import IdlewildError, NotFound
+from scheduling.api.agent_door import (
+    answer,
+    carried,
+    check_version,
+    door,
+    malformed,
+    number,
+    read,
+    refusal,
+    sign_in,
+    spoken,
+    whole,
+)
+from scheduling.domain import attempt as attempts
+from scheduling.domain import demand
+from scheduling.domain.reasons import EndReason
+from scheduling.models import Attempt
+from scheduling.services import artefacts, leases, live, logs, nodes_sync, reports
+from scheduling.services.metering import Reading
+
+AFTER_DRAIN_MS = 1_000
+
+
+# --- the node
+# ------------------------------------------------------------------------------------------------------------
+@door("POST")
+def enroll(request: HttpRequest) -> HttpResponse:
+    where = throttling.address(request)
+    throttling.check("enroll", where)
+    message = read(request, wire.EnrollRequest)
+    joined = joining.enroll(
+        token=message.token,
+        hardware=message.hardware,
+        agent_version=message.agent_version,
+        boot_id=message.boot_id,
+        hostname=message.hostname,
+        address=where,
+        now=clock.now(),
+    )
+    node = joined.node
+    zone = node.zone
+    return answer(wire.Enrolled(node.public_id, joined.secret, node.name, zone.region.slug, zone.slug))
+
+
+@door("POST")
+def inventory(request: HttpRequest) -> HttpResponse:
+    node, message = spoken(request, wire.InventoryReport)
+    row = nodes_sync.inventory(
+        node=node,
+        hardware=message.hardware,
+        agent_version=message.agent_version,
+        runtime=message.runtime,
+        self_test=message.self_test,
+        fingerprint=message.fingerprint,
+        now=clock.now(),
+    )
+    missing = tuple(
+        wire.Check(check["name"], ok=False, detail=str(check["detail"])[:500], fix=str(check["fix"])[:500])
+        for check in joining.missing(row)
+    )
+    return answer(wire.InventoryAnswer(row.state, missing))
+
+
+@door("POST")
+def drain(request: HttpRequest) -> HttpResponse:
+    node, message = spoken(request, wire.DrainRequest)
+    nodes_sync.leave(node=node, deadline=timedelta(milliseconds=message.deadline_ms), now=clock.now())
+    return answer(wire.Stored(state=node.state))
+
+
+@csrf_exempt
+async def sync(request: HttpRequest) -> HttpResponse:
+    """See the module and `scheduling.services.nodes_sync`."""
+    if request.method != "POST":
+        return HttpResponse(status=405, headers={"Allow": "POST"})
+    pair = wire.parse_authorization(request.headers.get("Authorization", ""))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    # The place in the group is taken before the first look, so nothing that happens between the two is missed.
+    async with softstate.Listener(live.agent_group(pair[0] if pair else "nobody")) as listener:
+        try:
+            node, said, found = await _apart(_hear)(request)
+            until = began + found.hold_ms / 1000
+            while found.hold_ms and (left := until - loop.time()) > 0:
+                if await listener.heard(left) is None:
+                    break
+                found = await _apart(_look_again)(node, said, found)
+        except IdlewildError as error:
+            return refusal(request, error)
+    return answer(_sync_answer(found))
+
+
+def _apart(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A synchronous step in its own thread that gives the database connection back before it returns."""
+
+    def run(*given: Any) -> Any:
+        try:
+            return step(*given)
+        finally:
+            connections.close_all()
+
+    return sync_to_async(run)
+
+
+def _hear(request: HttpRequest) -> tuple[Node, nodes_sync.Said, nodes_sync.Answer]:
+    check_version(request)
+    node = sign_in(request, rate="agent")
+    message = read(request, wire.SyncRequest)
+    said = nodes_sync.Said(
+        boot_id=message.boot_id,
+        incarnation=message.incarnation,
+        seq=message.seq,
+        acknowledges=message.acknowledges,
+        hold_ms=message.hold_ms,
+        leases=tuple(nodes_sync.HeldLease(held.attempt, held.fence, held.frozen) for held in message.leases),
+        draining=message.draining,
+        load=json.dumps(message.load.to_wire()) if message.load else "",
+    )
+    return node, said, nodes_sync.hear(node=node, said=said, now=clock.now())
+
+
+def _look_again(node: Node, said: nodes_sync.Said, found: nodes_sync.Answer) -> nodes_sync.Answer:
+    return nodes_sync.look_again(node=node, said=said, answer=found, now=clock.now())
+
+
+def _sync_answer(found: nodes_sync.Answer) -> wire.SyncAnswer:
+    return wire.SyncAnswer(
+        incarnation=found.incarnation,
+        assignments=tuple(wire.Assignment(one.attempt, one.fence, one.accept_ms) for one in found.assignments),
+        renewals=tuple(
+            wire.Renewal(one.attempt, one.fence, one.ttl_ms, one.renew_ms, one.deadline_ms) for one in found.renewals
+        ),
+        cancels=tuple(
+            wire.Cancel(one.attempt, one.fence, wire.Reason(one.reason), one.grace_ms) for one in found.cancels
+        ),
+        fenced=tuple(wire.Fenced(one.attempt, one.fence) for one in found.fenced),
+        orders=tuple(wire.Order(one.id, wire.OrderKind(one.kind), one.nonce, one.deadline_ms) for one in found.orders),
+    )
+
+
+# --- an attempt
+# ----------------------------------------------------------------------------------------------------------
+@door("POST")
+def accept(request: HttpRequest, attempt: str) -> HttpResponse:
+    node, message = spoken(request, wire.AcceptRequest)
+    taken = reports.accepted(node=node, attempt=attempt, fence=message.fence, now=leases.database_now())
+    return answer(_spec(taken))
+
+
+@door("POST")
+def report(request: HttpRequest, attempt: str) -> HttpResponse:
+    node, message = spoken(request, wire.PhaseReport)
+    ended = message.phase is wire.Phase.ENDED
+    given = reports.progress(
+        node=node,
+        attempt=attempt,
+        secret=request.headers.get(wire.HEADER_LEASE, ""),
+        fence=message.fence,
+        seq=message.seq,
+        phase=None if ended else attempts.Phase(message.phase.value),
+        frozen=message.frozen,
+        message=message.message,
+        now=clock.now(),
+    )
+    return answer(wire.Stored(given.state, given.repeated))
+
+
+@door("POST")
+def usage(request: HttpRequest) -> HttpResponse:
+    node, message = spoken(request, wire.UsageBatch)
+    now = clock.now()
+    rows = [
+        (
+            row.attempt,
+            row.fence,
+            Reading(
+                row.resource.value,
+                row.seq,
+                row.count_milli,
+                row.qty_us,
+                now - timedelta(milliseconds=min(row.age_ms, reports.MOST_AGE_MS)),
+            ),
+        )
+        for row in message.rows
+    ]
+    verdicts = reports.used(node=node, rows=rows, now=now)
+    results = tuple(
+        wire.UsageResult(row.attempt, row.resource, row.seq, wire.UsageVerdict(verdict))
+        for row, verdict in zip(message.rows, verdicts, strict=True)
+    )
+    return answer(wire.UsageAnswer(results))
+
+
+@door("POST")
+def finish(request: HttpRequest, attempt: str) -> HttpResponse:
+    node, message = spoken(request, wire.FinishReport)
+    body = {
+        name: value
+        for name, value in message.to_wire().items()
+        if name not in ("age_ms", "boot_id", "incarnation")  # they change with the try
+    }
+    told = reports.Finish(
+        seq=message.seq,
+        fence=message.fence,
+        reason=EndReason(message.reason.value),
+        started=message.started,
+        age=timedelta(milliseconds=min(message.age_ms, reports.MOST_AGE_MS)),
+        readings=[(counter.resource.value, counter.count_milli, counter.qty_us) for counter in message.counters],
+        usage_seq=message.usage_seq,
+        exit_code=message.exit_code,
+        message=message.message,
+        outputs={one.name: (one.size, one.sha256) for one in message.outputs},
+        stats={
+            "cpu_us": message.cpu_us,
+            "mem_peak_bytes": message.mem_peak_bytes,
+            "ran_us": message.ran_us,
+            "frozen_us": message.frozen_us,
+            "stdout_bytes": message.stdout_bytes,
+            "stderr_bytes": message.stderr_bytes,
+        },
+        body=body,
+    )
+    given = reports.finished(
+        node=node,
+        attempt=attempt,
+        secret=request.headers.get(wire.HEADER_LEASE, ""),
+        report=told,
+        now=clock.now(),
+    )
+    return answer(wire.Stored(given.state, given.repeated))
+
+
+@door("PUT")
+def log(request: HttpRequest, attempt: str, stream: str) -> HttpResponse:
+    mine = _live_attempt(request, attempt)
+    if stream not in logs.STREAMS:
+        raise NotFound(_("There is no such stream."))
+    wanted = logs.append(
+        attempt=mine,
+        stream=stream,
+        offset=number("offset", request.GET.get("offset", "")),
+        packed=request.body,
+        digest=request.headers.get(wire.HEADER_SHA256, ""),
+        now=clock.now(),
+    )
+    return answer(wire.Received(wanted))
+
+
+@door("PUT")
+def output(request: HttpRequest, attempt: str, name: str) -> HttpResponse:
+    mine = _live_attempt(request, attempt)
+    stored = artefacts.upload(
+        attempt=mine,
+        name=name,
+        offset=number("offset", request.GET.get("offset", "")),
+        data=request.body,
+        digest=request.headers.get(wire.HEADER_SHA256, ""),
+        total=whole(request, wire.HEADER_TOTAL),
+        whole_digest=request.headers.get(wire.HEADER_WHOLE_SHA256),
+        now=clock.now(),
+    )
+    return answer(wire.Received(stored.offset, stored.complete))
+
+
+@door("GET")
+def input_bytes(request: HttpRequest, attempt: str, index: int) -> HttpResponse | FileResponse | StreamingHttpResponse:
+    mine = _live_attempt(request, attempt)
+    inputs = demand.TaskSpec.from_form(mine.task.spec).inputs
+    if index >= len(inputs) or not inputs[index].url.startswith(artefacts.SCHEME):
+        raise NotFound(_("The job has no input of this number on the portal."))
+    artefact = artefacts.resolve(organisation=mine.task.job.organisation, url=inputs[index].url)
+    start = _range_start(request, artefact.size_bytes)
+    length = artefact.size_bytes - start
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(length)}
+    if start:
+        headers["Content-Range"] = f"bytes {start}-{artefact.size_bytes - 1}/{artefact.size_bytes}"
+    return StreamingHttpResponse(
+        artefacts.content(artefact=artefact, start=start),
+        status=206 if start else 200,
+        content_type="application/octet-stream",
+        headers=headers,
+    )
+
+
+def _live_attempt(request: HttpRequest, attempt: str) -> Attempt:
+    """The attempt that a byte call is about: this node's, under the live fence, with the lease secret."""
+    node, fence, secret = carried(request)
+    mine = reports.of_node(node=node, attempt=attempt, now=clock.now())
+    leases.refuse_stale(attempt=mine, fence=fence)
+    reports.check_secret(attempt=mine, secret=secret)
+    return mine
+
+
+def _range_start(request: HttpRequest, size: int) -> int:
+    text = request.headers.get("Range", "")
+    if not text:
+        return 0
+    unit, _equals, span = text.partition("=")
+    start = number("Range", span.partition("-")[0]) if unit == "bytes" else 0
+    if start > size:
+        raise malformed("Range", _("begins after the end"))
+    return start
+
+
+def _spec(taken: reports.Assigned) -> wire.AssignmentSpec:
+    lease, spec, times = taken.lease, taken.spec, taken.times
+    task = taken.attempt.task
+    row = settings.IDLEWILD_LEASE_CLASSES[lease.lease_class]
+    return wire.AssignmentSpec(
+        attempt=taken.attempt.public_id,
+        task=task.public_id,
+        job=task.job.public_id,
+        fence=lease.fence,
+        lease_secret=taken.secret,
+        lease_class=lease.lease_class,
+        ttl_ms=times.ttl_ms,
+        renew_ms=times.renew_ms,
+        deadline_ms=times.agent_deadline_ms(lease.grace_ms),
+        frozen_kill_ms=row["frozen_kill_ms"],
+        run=spec.run,
+        resources=wire.Resources(
+            cores_milli=lease.cores_milli,
+            memory_mib=lease.memory_mib,
+            disk_mib=max(1, lease.disk_gib * 1024),
+            devices=tuple(lease.devices),
+        ),
+        max_duration_s=spec.max_duration_s,
+        usage_every_ms=row["usage_ms"],
+        action=wire.OnDisconnect(lease.action),
+        name=task.job.name,
+        task_name=task.name,
+        region=taken.region,
+        setup=spec.setup,
+        envs=dict(spec.envs),
+        secrets=dict(taken.secrets),
+        inputs=tuple(_input(item) for item in spec.inputs),
+        outputs=tuple(
+            wire.Output(item.name, item.path, item.required, wire.FileKind(item.type)) for item in spec.outputs
+        ),
+        stop_grace_ms=int(leases.STOP_GRACE.total_seconds() * 1000),
+    )
+
+
+def _input(item: demand.Input) -> wire.Input:
+    kind = wire.FileKind(item.type)
+    if item.archive:
+        return wire.Input(item.path, wire.Source.CONTENT, content=item.archive, kind=kind, unpack=True)
+    if item.url.startswith(artefacts.SCHEME):
+        unpack = kind is wire.FileKind.DIRECTORY
+        return wire.Input(
+            item.path, wire.Source.PORTAL, sha256=item.sha256 or None, size=item.size_bytes, kind=kind, unpack=unpack
+        )
+    if item.url:
+        return wire.Input(
+            item.path, wire.Source.HTTPS, url=item.url, sha256=item.sha256 or None, size=item.size_bytes, kind=kind
+        )
+    content = base64.b64encode(item.content.encode()).decode()
+    return wire.Input(item.path, wire.Source.CONTENT, content=content, kind=kind)

@@ -1,0 +1,19 @@
+"""/agent/v1: the addresses of `agent.protocol`."""
+
+from django.urls import path
+
+from scheduling.api import agent
+
+urlpatterns = [
+    path("enroll", agent.enroll, name="agent_enroll"),
+    path("inventory", agent.inventory, name="agent_inventory"),
+    path("sync", agent.sync, name="agent_sync"),
+    path("usage", agent.usage, name="agent_usage"),
+    path("drain", agent.drain, name="agent_drain"),
+    path("attempts/<str:attempt>/accept", agent.accept, name="agent_accept"),
+    path("attempts/<str:attempt>/report", agent.report, name="agent_report"),
+    path("attempts/<str:attempt>/finish", agent.finish, name="agent_finish"),
+    path("attempts/<str:attempt>/logs/<str:stream>", agent.log, name="agent_log"),
+    path("attempts/<str:attempt>/inputs/<int:index>", agent.input_bytes, name="agent_input"),
+    path("attempts/<str:attempt>/outputs/<str:name>", agent.output, name="agent_output"),
+]
