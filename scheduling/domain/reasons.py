@@ -166,6 +166,7 @@ class WaitReason(StrEnum):
     LEASE_CLASS_UNSUPPORTED = "lease_class_unsupported"
     EXCLUDED_AFTER_FAILURE = "excluded_after_failure"
     TENANT_REFUSED = "tenant_refused"
+    DEADLINE_PASSED = "deadline_passed"
     NEEDS_UNFINISHED = "needs_unfinished"
     ARRAY_LIMIT = "array_limit"
     START_LATER = "start_later"
@@ -180,7 +181,9 @@ class WaitReason(StrEnum):
 
 @dataclass(frozen=True)
 class Waiting:
-    """The sentence of one reason; `{count}` places, `{asked}` and `{best}` with `{unit}` are its gaps."""
+    """The sentence of one reason, said of places ("4 regions: too far …"); `{asked}`, `{best}` and `{unit}` are its
+    gaps.
+    """
 
     tier: Tier
     text: str
@@ -188,46 +191,35 @@ class Waiting:
 
 _W = WaitReason
 WAITING: dict[WaitReason, Waiting] = {
-    _W.REGION_NOT_WANTED: Waiting(Tier.REGION, N_("{count} outside the places the job allows.")),
-    _W.REGION_AVOIDED: Waiting(Tier.REGION, N_("{count} in places the job avoids.")),
-    _W.SUMMARY_EXPIRED: Waiting(Tier.REGION, N_("{count} in places that sent no fresh summary.")),
-    _W.REGION_SCU_SHORT: Waiting(
-        Tier.REGION, N_("{count} in regions too weak: {asked} {unit} asked, the best gives {best}.")
+    _W.REGION_NOT_WANTED: Waiting(Tier.REGION, N_("outside the places the job allows.")),
+    _W.REGION_AVOIDED: Waiting(Tier.REGION, N_("in places the job avoids.")),
+    _W.SUMMARY_EXPIRED: Waiting(Tier.REGION, N_("in places that sent no fresh summary.")),
+    _W.REGION_SCU_SHORT: Waiting(Tier.REGION, N_("in regions too weak: {asked} {unit} asked, the best gives {best}.")),
+    _W.LINK_OVER_LATENCY: Waiting(Tier.REGION, N_("too far: at most {asked} {unit} asked, the nearest has {best}.")),
+    _W.LINK_EXPIRED: Waiting(Tier.REGION, N_("behind a link whose delay is not known.")),
+    _W.ZONE_SHORT: Waiting(Tier.ZONE, N_("in zones that are too small.")),
+    _W.FINGERPRINT_BELOW: Waiting(Tier.ZONE, N_("measured too weak: {asked} {unit} asked, the best gives {best}.")),
+    _W.CORES_SHORT: Waiting(Tier.NODE, N_("with too few cores free: {asked} asked, the best has {best}.")),
+    _W.MEMORY_SHORT: Waiting(Tier.NODE, N_("with too little memory free: {asked} {unit} asked, the best has {best}.")),
+    _W.DISK_SHORT: Waiting(Tier.NODE, N_("with too little disk free: {asked} {unit} asked, the best has {best}.")),
+    _W.CARDS_SHORT: Waiting(Tier.NODE, N_("with too few cards free: {asked} asked, the best has {best}.")),
+    _W.CARD_KIND_DIFFERS: Waiting(Tier.NODE, N_("with other cards: {asked} asked, there is {best}.")),
+    _W.IMAGE_UNSUPPORTED: Waiting(Tier.NODE, N_("that cannot run this image.")),
+    _W.PRICE_OVER_MAX: Waiting(Tier.NODE, N_("too dear: at most {asked} {unit} allowed, the cheapest costs {best}.")),
+    _W.CURRENCY_DIFFERS: Waiting(Tier.NODE, N_("priced in another currency than {asked}.")),
+    _W.GREEN_UNDER_MIN: Waiting(Tier.NODE, N_("not green enough: {asked} asked, the best has {best}.")),
+    _W.RELIABILITY_UNDER_MIN: Waiting(Tier.NODE, N_("not reliable enough: {asked} asked, the best has {best}.")),
+    _W.UNVERIFIED: Waiting(Tier.NODE, N_("without an accepted fingerprint.")),
+    _W.OFFER_CLOSED_NOW: Waiting(Tier.NODE, N_("not for sale now at the price asked for.")),
+    _W.OFFER_ENDS_EARLY: Waiting(Tier.NODE, N_("whose offer ends before the job could end.")),
+    _W.NODE_SUSPECT: Waiting(Tier.NODE, N_("that have not been heard from lately.")),
+    _W.NODE_DRAINING: Waiting(Tier.NODE, N_("that take no new work.")),
+    _W.LEASE_CLASS_UNSUPPORTED: Waiting(Tier.NODE, N_("that do not offer the lease class {asked}.")),
+    _W.EXCLUDED_AFTER_FAILURE: Waiting(Tier.NODE, N_("left out because this task failed there.")),
+    _W.TENANT_REFUSED: Waiting(Tier.NODE, N_("whose provider does not take this organisation's jobs now.")),
+    _W.DEADLINE_PASSED: Waiting(
+        Tier.NODE, N_("would end after the deadline: {asked} {unit} are left, the fastest needs {best}.")
     ),
-    _W.LINK_OVER_LATENCY: Waiting(
-        Tier.REGION, N_("{count} too far: at most {asked} {unit} asked, the nearest has {best}.")
-    ),
-    _W.LINK_EXPIRED: Waiting(Tier.REGION, N_("{count} behind a link whose delay is not known.")),
-    _W.ZONE_SHORT: Waiting(Tier.ZONE, N_("{count} in zones that are too small.")),
-    _W.FINGERPRINT_BELOW: Waiting(
-        Tier.ZONE, N_("{count} measured too weak: {asked} {unit} asked, the best gives {best}.")
-    ),
-    _W.CORES_SHORT: Waiting(Tier.NODE, N_("{count} with too few cores free: {asked} asked, the best has {best}.")),
-    _W.MEMORY_SHORT: Waiting(
-        Tier.NODE, N_("{count} with too little memory free: {asked} {unit} asked, the best has {best}.")
-    ),
-    _W.DISK_SHORT: Waiting(
-        Tier.NODE, N_("{count} with too little disk free: {asked} {unit} asked, the best has {best}.")
-    ),
-    _W.CARDS_SHORT: Waiting(Tier.NODE, N_("{count} with too few cards free: {asked} asked, the best has {best}.")),
-    _W.CARD_KIND_DIFFERS: Waiting(Tier.NODE, N_("{count} with other cards: {asked} asked, there is {best}.")),
-    _W.IMAGE_UNSUPPORTED: Waiting(Tier.NODE, N_("{count} that cannot run this image.")),
-    _W.PRICE_OVER_MAX: Waiting(
-        Tier.NODE, N_("{count} too dear: at most {asked} {unit} allowed, the cheapest costs {best}.")
-    ),
-    _W.CURRENCY_DIFFERS: Waiting(Tier.NODE, N_("{count} priced in another currency than {asked}.")),
-    _W.GREEN_UNDER_MIN: Waiting(Tier.NODE, N_("{count} not green enough: {asked} asked, the best has {best}.")),
-    _W.RELIABILITY_UNDER_MIN: Waiting(
-        Tier.NODE, N_("{count} not reliable enough: {asked} asked, the best has {best}.")
-    ),
-    _W.UNVERIFIED: Waiting(Tier.NODE, N_("{count} without an accepted fingerprint.")),
-    _W.OFFER_CLOSED_NOW: Waiting(Tier.NODE, N_("{count} not for sale now at the price asked for.")),
-    _W.OFFER_ENDS_EARLY: Waiting(Tier.NODE, N_("{count} whose offer ends before the job could end.")),
-    _W.NODE_SUSPECT: Waiting(Tier.NODE, N_("{count} that have not been heard from lately.")),
-    _W.NODE_DRAINING: Waiting(Tier.NODE, N_("{count} that take no new work.")),
-    _W.LEASE_CLASS_UNSUPPORTED: Waiting(Tier.NODE, N_("{count} that do not offer the lease class {asked}.")),
-    _W.EXCLUDED_AFTER_FAILURE: Waiting(Tier.NODE, N_("{count} left out because this task failed there.")),
-    _W.TENANT_REFUSED: Waiting(Tier.NODE, N_("{count} whose provider does not take this organisation's jobs now.")),
     _W.NEEDS_UNFINISHED: Waiting(Tier.TASK, N_("A stage that this one needs has not finished.")),
     _W.ARRAY_LIMIT: Waiting(Tier.TASK, N_("As many tasks of the array run as max_parallel allows.")),
     _W.START_LATER: Waiting(Tier.TASK, N_("The next try is at {asked}.")),

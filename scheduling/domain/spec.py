@@ -102,7 +102,7 @@ def parse(text_or_data: object, *, context: Context) -> Parsed:
     if reader.errors or spec is None:
         findings = sorted(reader.errors, key=lambda f: (f.path, f.code))[:MOST_FINDINGS]
         raise InvalidInput(findings, code="bad_spec")
-    return Parsed(spec, tuple(reader.warnings))
+    return Parsed(spec, tuple(sorted(reader.warnings, key=lambda f: (f.path, f.code))))
 
 
 class _Reader:

@@ -1,0 +1,443 @@
+"""What rules a place out: region → zone → node, each place counted once, at its first failing filter, with the number
+asked and the best there is.
+
+Checks are compared in a fixed order (the tables below). A check sees whole columns; limits are compared as integers.
+`kept` answers for a slice of rows
+(a zone), so a search opens only the zones it needs; :func:`explain` goes over the whole table once and counts.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from portal.kit.money import micro_text
+from scheduling.domain.columns import ABSENT, CLASSES, TYPES, Bools, Floats, Ints, Table
+from scheduling.domain.demand import Card, card_text
+from scheduling.domain.reasons import Tier, WaitReason
+from scheduling.domain.request import Paths, Request
+from scheduling.domain.spec_values import micro_short
+
+W = WaitReason
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True)
+class Check:
+    """One filter over one tier's places: which fail, and what is said about them."""
+
+    reason: WaitReason
+    fails: Bools
+    asked: str = ""
+    values: Ints | Floats | None = None  # what each place has; the best of the refused is shown
+    least: bool = False  # the best is the smallest
+    unit: str = ""
+    show: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """So many places of a tier refused for one reason."""
+
+    tier: str
+    reason: str
+    count: int
+    asked: str
+    best: str
+    unit: str
+    nodes: int
+
+    def form(self) -> dict[str, Any]:
+        """The shape of `explain`; empty parts are left out."""
+        shown = {"reason": self.reason, "count": self.count, "asked": self.asked, "best": self.best, "unit": self.unit}
+        return {**{key: value for key, value in shown.items() if value != ""}, "nodes": self.nodes}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One tier: places seen, kept, refused."""
+
+    tier: str
+    seen: int
+    kept: int
+    refused: tuple[Refusal, ...]
+
+    def form(self) -> dict[str, Any]:
+        return {
+            "tier": self.tier,
+            "seen": self.seen,
+            "kept": self.kept,
+            "refused": [refusal.form() for refusal in self.refused],
+        }
+
+
+class Regions:
+    """Per region of a table, what does not depend on a node: transfer, staging, delay, and whether it may be used at
+    all.
+    """
+
+    def __init__(self, request: Request, table: Table, paths: Paths) -> None:
+        names = table.regions
+        self.transfer_exact = [paths.transfer_micro(request.data, name) for name in names]
+        self.transfer = np.array([float(micro) for micro in self.transfer_exact], dtype=np.float64)
+        self.staging = np.array([paths.staging_s(request.data, name) for name in names], dtype=np.float64)
+        delays = [paths.between(request.latency_to, name).rtt_us if request.latency_to else 0 for name in names]
+        self.latency = np.array([ABSENT if delay is None else delay for delay in delays], dtype=np.int64)
+        self.checks = list(_region_checks(request, table, self.latency))
+        self.kept = _none_fails(self.checks, len(names))
+
+
+class Zones:
+    """Per zone of a table: named in or out by the spec."""
+
+    def __init__(self, request: Request, table: Table) -> None:
+        self.checks = list(_zone_checks(request, table))
+        self.kept = _none_fails(self.checks, len(table.zones))
+
+
+def kept(request: Request, table: Table, regions: Regions, zones: Zones, part: slice) -> Ints:
+    """Rows of `part` that no filter refuses, in table order."""
+    good = regions.kept[table.region[part]] & zones.kept[table.zone[part]]
+    for check in _node_checks(request, table, regions, part):
+        good &= ~check.fails
+        if not good.any():
+            break
+    rows: Ints = np.flatnonzero(good).astype(np.int64) + part.start
+    return rows
+
+
+def explain(request: Request, table: Table, regions: Regions, zones: Zones) -> tuple[Counted, Counted, Counted]:
+    """All tiers counted in one pass over the whole table."""
+    row_in_region = regions.kept[table.region]
+    row_in_zone = row_in_region & zones.kept[table.zone]
+    everywhere = np.ones(len(table.regions), dtype=np.bool_)
+    return (
+        _count(Tier.REGION, regions.checks, everywhere, table.region, np.ones(len(table), dtype=np.bool_)),
+        _count(Tier.ZONE, zones.checks, regions.kept[table.zone_region], table.zone, row_in_region),
+        _count(
+            Tier.NODE,
+            list(_node_checks(request, table, regions, slice(0, len(table)))),
+            row_in_zone,
+            np.arange(len(table), dtype=np.int64),
+            row_in_zone,
+        ),
+    )
+
+
+def _count(tier: Tier, checks: list[Check], seen: Bools, place_of_row: Ints, rows: Bools) -> Counted:
+    left = seen.copy()
+    refused = []
+    for check in checks:
+        now = left & check.fails
+        if not now.any():
+            continue
+        left &= ~check.fails
+        nodes = int(np.count_nonzero(rows & now[place_of_row]))
+        refused.append(
+            Refusal(
+                tier.value,
+                check.reason.value,
+                int(np.count_nonzero(now)),
+                check.asked,
+                _best(check, now),
+                check.unit,
+                nodes,
+            )
+        )
+    return Counted(tier.value, int(np.count_nonzero(seen)), int(np.count_nonzero(left)), tuple(refused))
+
+
+def _best(check: Check, refused: Bools) -> str:
+    if check.values is None:
+        return ""
+    values = check.values[refused]
+    values = values[values != ABSENT]
+    if not len(values):
+        return ""
+    return check.show(values.min() if check.least else values.max())
+
+
+def _none_fails(checks: list[Check], places: int) -> Bools:
+    good = np.ones(places, dtype=np.bool_)
+    for check in checks:
+        good &= ~check.fails
+    return good
+
+
+# -- the filters of each tier, in the order in which they count
+# ------------------------------------------------------------
+def _region_checks(request: Request, table: Table, latency: Ints) -> Iterator[Check]:
+    names = table.regions
+    wanted = set(request.regions)
+    outside = [(request.region not in ("*", name)) or (bool(wanted) and name not in wanted) for name in names]
+    yield Check(W.REGION_NOT_WANTED, _flags(outside))
+    yield Check(W.REGION_AVOIDED, _flags(name in request.avoid for name in names))
+    if request.max_latency_us is not None:
+        yield Check(W.LINK_EXPIRED, latency == ABSENT)
+        yield Check(
+            W.LINK_OVER_LATENCY, latency > request.max_latency_us, _ms(request.max_latency_us), latency, True, "ms", _ms
+        )
+    if request.scu_micro is not None and len(table):
+        power = np.maximum.reduceat(scu(request, table, slice(0, len(table)), full=True), table.region_starts)
+        yield Check(
+            W.REGION_SCU_SHORT,
+            power * MICRO < request.scu_micro,
+            micro_short(request.scu_micro),
+            power,
+            False,
+            "SCU",
+            _power,
+        )
+
+
+def _zone_checks(request: Request, table: Table) -> Iterator[Check]:
+    outside = [request.zone not in ("*", zone) for _, zone in table.zones]
+    yield Check(W.REGION_NOT_WANTED, _flags(outside))
+    yield Check(W.REGION_AVOIDED, _flags(f"{region}/{zone}" in request.avoid for region, zone in table.zones))
+    if request.scu_micro is not None and len(table):
+        power = np.maximum.reduceat(scu(request, table, slice(0, len(table)), full=True), table.zone_starts)
+        yield Check(
+            W.FINGERPRINT_BELOW,
+            power * MICRO < request.scu_micro,
+            micro_short(request.scu_micro),
+            power,
+            False,
+            "SCU",
+            _power,
+        )
+
+
+def _node_checks(request: Request, table: Table, regions: Regions, part: slice) -> Iterator[Check]:
+    yield from _named(request, table, part)
+    yield from _size(request, table, part)
+    yield from _price(request, table, regions, part)
+    green = table.green[part]
+    if request.min_green_ppm:
+        yield Check(
+            W.GREEN_UNDER_MIN,
+            green < request.min_green_ppm,
+            micro_short(request.min_green_ppm),
+            green,
+            False,
+            "",
+            _short,
+        )
+    if request.verified:
+        yield Check(W.UNVERIFIED, ~table.verified[part])
+    yield from _time(request, table, regions, part)
+    yield from _state(request, table, part)
+
+
+def _named(request: Request, table: Table, part: slice) -> Iterator[Check]:
+    if request.node != "*":
+        yield Check(W.REGION_NOT_WANTED, _flags(request.node not in (r.node, r.name) for r in table.rows[part]))
+    nodes = {place for place in request.avoid if place.count("/") == 2}
+    providers = {place.removeprefix("provider:") for place in request.avoid if place.startswith("provider:")}
+    if nodes or providers:
+        yield Check(W.REGION_AVOIDED, _flags(_is_avoided(r, nodes, providers) for r in table.rows[part]))
+
+
+def _is_avoided(row: Any, nodes: set[str], providers: set[str]) -> bool:
+    here = f"{row.region}/{row.zone}/"
+    return (
+        row.provider in providers
+        or row.provider_name in providers
+        or here + row.node in nodes
+        or here + row.name in nodes
+    )
+
+
+def _size(request: Request, table: Table, part: slice) -> Iterator[Check]:
+    cores, memory, disk = table.cores[part], table.memory[part], table.disk[part]
+    yield Check(W.CORES_SHORT, cores < request.cores_milli, _milli(request.cores_milli), cores, False, "cores", _milli)
+    yield Check(W.MEMORY_SHORT, memory < request.memory_mib, _gib(request.memory_mib), memory, False, "GiB", _gib)
+    yield Check(W.DISK_SHORT, disk < request.disk_gib, str(request.disk_gib), disk, False, "GiB")
+    if request.cards:
+        has, matches = table.total_cards[part] > 0, card_count(request, table, part)
+        other = has & (matches == 0)
+        asked = " | ".join(card_text(card) for card in request.cards)
+        models = _models(table, part, other)
+        yield Check(
+            W.CARD_KIND_DIFFERS, other, asked, np.zeros(len(other), dtype=np.int64), False, "", lambda _: models
+        )
+        needed = min(card.count for card in request.cards)
+        short = ~has | (table.cards[part] < np.where(matches == 0, needed, matches))
+        yield Check(W.CARDS_SHORT, short, str(needed), table.cards[part], False, "cards")
+    if request.scu_micro is not None:
+        power = scu(request, table, part)
+        yield Check(
+            W.FINGERPRINT_BELOW,
+            power * MICRO < request.scu_micro,
+            micro_short(request.scu_micro),
+            power,
+            False,
+            "SCU",
+            _power,
+        )
+
+
+def _models(table: Table, part: slice, other: Bools) -> str:
+    return ", ".join(sorted({table.models[i] for i in table.model[part][other]})[:4])
+
+
+def _price(request: Request, table: Table, regions: Regions, part: slice) -> Iterator[Check]:
+    known = request.currency in table.currencies
+    mine = table.currencies.index(request.currency) if known else ABSENT
+    yield Check(W.CURRENCY_DIFFERS, table.currency[part] != mine, request.currency)
+    nano = hour_nano(request, table, part)
+    unsold = nano == ABSENT
+    yield Check(W.OFFER_CLOSED_NOW, unsold, request.rental)
+    unit = f"{request.currency}/h"
+    if request.max_price_micro is not None:
+        most = request.max_price_micro
+        yield Check(W.PRICE_OVER_MAX, ~unsold & (nano > most * 1_000), micro_text(most), nano, True, unit, _nano)
+    if request.cap_nano is not None:
+        yield Check(
+            W.QUOTE_OUTDATED, ~unsold & (nano > request.cap_nano), _nano(request.cap_nano), nano, True, unit, _nano
+        )
+    if request.cap_transfer_micro is not None:
+        moved = regions.transfer[table.region[part]]
+        most = request.cap_transfer_micro
+        yield Check(W.QUOTE_OUTDATED, moved > most + 0.5, micro_text(most), moved, True, request.currency, _rounded)
+
+
+def _time(request: Request, table: Table, regions: Regions, part: slice) -> Iterator[Check]:
+    yield Check(W.OFFER_CLOSED_NOW, ~table.open_now[part], _moment(request.now))
+    ends = table.until[part]
+    yield Check(
+        W.OFFER_ENDS_EARLY,
+        ends < request.now + request.max_duration_s,
+        _moment(request.now + request.max_duration_s),
+        ends,
+        False,
+        "",
+        _moment,
+    )
+    if request.deadline is not None:
+        left = request.deadline - request.now
+        needed = seconds(request, table, regions, np.arange(part.start, part.stop, dtype=np.int64))
+        yield Check(W.DEADLINE_PASSED, needed > left, str(left), needed, True, "s", lambda s: str(int(np.ceil(s))))
+
+
+def _state(request: Request, table: Table, part: slice) -> Iterator[Check]:
+    yield Check(W.NODE_SUSPECT, ~table.alive[part])
+    yield Check(W.NODE_DRAINING, ~table.takes_work[part])
+    offered = table.lease_classes[part][:, CLASSES.index(request.lease_class)]
+    yield Check(W.LEASE_CLASS_UNSUPPORTED, ~offered, request.lease_class)
+    if request.excluded:
+        yield Check(W.EXCLUDED_AFTER_FAILURE, _flags(r.node in request.excluded for r in table.rows[part]))
+    if request.past_due:
+        yield Check(W.TENANT_REFUSED, table.refuses_past_due[part])
+
+
+# -- columns that filters and objectives share
+# -----------------------------------------------------------------------------
+def card_count(request: Request, table: Table, part: slice) -> Ints:
+    """How many cards the request takes on each row: the count of the first kind that matches the row's cards, 0 where
+    none does.
+    """
+    taken = np.zeros(part.stop - part.start, dtype=np.int64)
+    for card in reversed(request.cards):
+        taken[_matches(card, table, part)] = card.count
+    return taken
+
+
+def _matches(card: Card, table: Table, part: slice) -> Bools:
+    has: Bools = (table.total_cards[part] > 0) & (table.virtual[part] == card.virtual)
+    if card.virtual:
+        return has
+    if card.model:
+        known = card.model in table.models
+        same: Bools = has & (table.model[part] == (table.models.index(card.model) if known else ABSENT))
+        return same
+    memory = table.card_memory[part]
+    most = 2**40 if card.memory_max_mib is None else card.memory_max_mib
+    fits: Bools = has & (memory >= card.memory_min_mib) & (memory <= most)
+    return fits
+
+
+def hour_nano(request: Request, table: Table, part: slice) -> Ints:
+    """Price of the asked shape in nano-currency per hour, exactly; ABSENT where it is not sold under this rental."""
+    core, card = table.core_price[request.rental][part], table.card_price[request.rental][part]
+    count = card_count(request, table, part)
+    missing = (core == ABSENT) | ((count > 0) & (card == ABSENT))
+    return np.where(missing, ABSENT, core * request.cores_milli + card * count * 1_000)
+
+
+def scu(request: Request, table: Table, part: slice, *, full: bool = False) -> Floats:
+    """SCU of the asked shape: of its cards, else of its share of the cores. 0 = not known. `full`: what the whole
+    node has.
+    """
+    kind = TYPES.index(request.task_type)
+    if request.cards:
+        count = table.total_cards[part] if full else card_count(request, table, part)
+        of_cards: Floats = table.scu_card[part][:, kind] * count
+        return of_cards
+    total = np.maximum(table.total_cores[part], 1)
+    share = 1.0 if full else np.minimum(request.cores_milli / total, 1.0)
+    of_cores: Floats = table.scu_cpu[part][:, kind] * share
+    return of_cores
+
+
+def duration(request: Request, power: Floats) -> Floats:
+    """Seconds the job itself takes at each SCU: work ÷ SCU; without a known work or SCU what past runs took, else
+    max_duration.
+    """
+    usual = float(request.expected_s if request.expected_s is not None else request.max_duration_s)
+    if request.work_micro is None:
+        return np.full(len(power), usual)
+    known = power > 0
+    return np.where(known, request.work_micro / MICRO * 3_600.0 / np.where(known, power, 1.0), usual)
+
+
+START_S = 1.0
+"""From decision to running on a warm agent."""
+
+
+def seconds(request: Request, table: Table, regions: Regions, rows: Ints) -> Floats:
+    """Finish time in seconds from now: start, waiting, staging, and the job."""
+    part = slice(int(rows[0]), int(rows[-1]) + 1) if len(rows) else slice(0, 0)
+    inside = rows - part.start
+    work = duration(request, scu(request, table, part)[inside])
+    waiting: Floats = START_S + table.queue[rows] + regions.staging[table.region[rows]]
+    return waiting + work
+
+
+# -- showing numbers
+# -------------------------------------------------------------------------------------------------------
+def _flags(items: Any) -> Bools:
+    return np.array(list(items), dtype=np.bool_)
+
+
+def _milli(value: Any) -> str:
+    return micro_short(int(value) * 1_000)
+
+
+def _gib(value: Any) -> str:
+    return micro_short(round(int(value) * MICRO / 1_024))
+
+
+def _ms(value: Any) -> str:
+    return micro_short(int(value) * 1_000)
+
+
+def _short(value: Any) -> str:
+    return micro_short(int(value))
+
+
+def _power(value: Any) -> str:
+    return format(float(value), ".4g")
+
+
+def _nano(value: Any) -> str:
+    return micro_text(-(-int(value) // 1_000))
+
+
+def _rounded(value: Any) -> str:
+    return micro_text(round(float(value)))
+
+
+def _moment(value: Any) -> str:
+    return datetime.fromtimestamp(int(value), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
