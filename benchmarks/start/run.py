@@ -30,6 +30,7 @@ from benchmarks.start import baseline  # noqa: E402 the tree is not installed
 from client.api import Idlewild  # noqa: E402
 from client.errors import ClientError  # noqa: E402
 from client.http import Http  # noqa: E402
+from portal.stack import places  # noqa: E402
 
 JOBS, QUICK_JOBS = 110, 8
 BASELINES, QUICK_BASELINES = 100, 20
@@ -203,8 +204,6 @@ def measured(*, jobs: int, baselines: int, quick: bool) -> dict[str, Any]:
 
 def celery_baseline(state: Path, times: int) -> dict[str, Any]:
     """Through the product's own Valkey, in databases of its own."""
-    from portal.stack import places
-
     where = places.valkey_socket(state)
     took = baseline.celery_round_trips(
         broker=f"redis+socket://{where}?virtual_host=14", backend=f"redis+socket://{where}?virtual_host=15", times=times
