@@ -38,7 +38,8 @@ class Ground:
         return self.executor == "bwrap" and os.geteuid() == 0
 
     def uid(self, slot: int) -> int | None:
-        return self.slot_uid_base + slot if self.drops_uid else None
+        """Slots count from 1."""
+        return self.slot_uid_base + slot - 1 if self.drops_uid else None
 
     def attempt_folder(self, attempt: str) -> Path:
         return self.folder / attempt

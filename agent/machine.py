@@ -4,28 +4,28 @@ The runner feeds events (answers of the portal, facts about processes) and perfo
 go wrong between the two is decided here, so that it can be read and replayed. Times are milliseconds of CLOCK_BOOTTIME and
 come in with the events.
 
-| event ↓ state →  | offered | staging | ready | starting | running | frozen | stopping | uploading | finishing | killing |
+| event ↓ state → | offered | staging | ready | starting | running | frozen | stopping | uploading | finishing | killing |
 |---|---|---|---|---|---|---|---|---|---|---|
-| Accepted         | staging·stage | | | | | | | | | |
-| Refused          | done·forget | | | | | | | | | |
-| Staged           | | starting·launch ¹ | | | | | | | | |
-| StagingFailed    | | finishing·finish | | | | | | | | |
-| Started          | | | | running·report | running·report | = | = | | | = |
-| Froze            | | | | frozen·report | frozen·report | = | stopping·stop ² | | | = |
-| Thawed           | | | | | = | running·report | = | | | = |
-| Renewed          | = | = | starting·launch ¹ | =·renew | =·renew | =·renew | =·renew | = | = | = |
-| Cancelled        | done·forget | finishing·abort finish | finishing·finish | stopping·stop | stopping·stop | stopping·stop ² | = | finishing·abort finish | = | = |
-| FencedOff        | done·forget | done·abort forget | done·forget | killing·kill | killing·kill | killing·kill | killing·kill | done·abort forget | done·abort forget | = |
-| Ended            | | | | ³ | ³ | ³ | ³ | | | done·forget |
-| SupervisorLost   | | | | finishing·finish | finishing·finish | finishing·finish | finishing·finish | | | done·forget |
-| Uploaded         | | | | | | | | finishing·finish | | |
-| UploadFailed     | | | | | | | | finishing·finish | | |
-| Delivered        | | | | | | | | | done·forget | |
-| Undeliverable    | | | | | | | | | done·forget | |
+| Accepted | staging·stage | | | | | | | | | |
+| Refused | done·forget | | | | | | | | | |
+| Staged | | starting·launch ¹ | | | | | | | | |
+| StagingFailed | | finishing·finish | | | | | | | | |
+| Started | | | | running·report | running·report | = | = | | | = |
+| Froze | | | | frozen·report | frozen·report | = | =·stop ² | | | = |
+| Thawed | | | | | = | running·report | = | | | = |
+| Renewed | = | = | starting·launch ¹ | =·renew | =·renew | =·renew | =·renew | = | = | = |
+| Cancelled | done·forget | fin·abort | fin·finish | stopping·stop | stopping·stop | stopping·stop ² | = | fin·abort | = | = |
+| FencedOff | done·forget | done·abort | done·forget | killing·kill | killing·kill | killing·kill | killing·kill | done·abort | done·abort | = |
+| Ended | | | | ³ | ³ | ³ | ³ | | | done·forget |
+| SupervisorLost | | | | fin·finish | fin·finish | fin·finish | fin·finish | | | done·forget |
+| Uploaded | | | | | | | | fin·finish | | |
+| UploadFailed | | | | | | | | fin·finish | | |
+| Delivered | | | | | | | | | done·forget | |
+| Undeliverable | | | | | | | | | done·forget | |
 
-Empty = `InvalidTransition`, nothing changes. `=` stays, without instructions. `done` is terminal and swallows every late fact.
+`fin` = finishing; `abort` is followed by finish or forget. Empty = `InvalidTransition`, nothing changes. `=` stays, without instructions. `done` is terminal and swallows every late fact.
 ¹ only before the deadline: nothing is started under a lease that may have lapsed; otherwise `ready`, until a renewal.
-² a frozen job cannot tidy up: no grace. ³ a job that finished and has outputs: uploading·report upload; else finishing·finish.
+² a frozen job cannot tidy up: no grace. ³ a job that finished and has outputs: uploading·report upload; else fin·finish.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ HOLD_SHARE_PPM = 600_000  # of the fastest renew period
 TOTAL_SHARE = 1.25
 WATCH_FAST_S, WATCH_S = 0.05, 0.25
 USAGE_TICK_S = 0.25
+USAGE_AGAIN_MS = 3000
 LOGS_S = 0.25
 LAST_LOGS_S = 60.0
 DAY_S = 24 * 3600
@@ -662,6 +663,9 @@ class Runner:
             answer = await self.portal.post(wire.USAGE, batch, wire.UsageAnswer)
         except Unreachable as error:
             log.info("usage not sent: %s", error)
+            soon_ms = clocks.boot_ms() + USAGE_AGAIN_MS
+            for live in due:
+                live.usage_due_ms = min(live.usage_due_ms, soon_ms)
         except Refused as error:
             log.warning("usage refused: %s", error)
         else:
