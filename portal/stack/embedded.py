@@ -244,6 +244,11 @@ class Postgres:
     # 1. make it
     def prepare(self) -> bool:
         """Make the cluster where there is none; True if it is new."""
+        if not may_enter(self.state, self.who):
+            raise StackError(
+                f"PostgreSQL runs as `{self.who.name}` here, which may not enter {self.state}: "
+                "set IDLEWILD_STATE_DIR to a folder that others may pass through, such as /var/lib/idlewild"
+            )
         private_folder(self.socket_dir, self.who)
         self.log_dir.mkdir(parents=True, exist_ok=True)
         if (self.data / "PG_VERSION").exists():

@@ -30,15 +30,16 @@ def state_dir() -> Path:
 
 
 def _private_short_folder(state: Path) -> Path:
-    """A 0700 folder with a short name for sockets of a state folder whose own path is too long."""
+    """A private folder with a short name for sockets of a state folder whose own path is too long (as root the database's account passes through)."""
     mark = hashlib.sha256(str(state).encode()).hexdigest()[:8]
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     if len(str(base)) > SOCKET_LIMIT - 60:
         base = Path("/tmp")  # noqa: S108  # the folder below is 0700 and its owner is checked
     folder = base / f"idlewild-{os.geteuid()}-{mark}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.lstat().st_uid != os.geteuid() and os.geteuid() != 0:
+    if folder.is_symlink() or folder.lstat().st_uid != os.geteuid():
         raise RuntimeError(f"{folder} belongs to somebody else; set XDG_RUNTIME_DIR to a folder of yours")
+    folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
     return folder
 
 

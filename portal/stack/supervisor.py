@@ -455,9 +455,8 @@ class Supervisor:
         for node in self.nodes:
             node.folder.mkdir(parents=True, exist_ok=True)
             node.folder.chmod(0o711)  # slot users pass through to their job's folder
-            if not node.is_enrolled:
-                if self.once(node.name, node.enroll_command(self.local_url)) != 0:
-                    raise CannotStart(self._with_log(f"{node.name} could not enroll", node.name))
+            if not node.is_enrolled and self.once(node.name, node.enroll_command(self.local_url)) != 0:
+                raise CannotStart(self._with_log(f"{node.name} could not enroll", node.name))
             self.child(node.name, node.up_command(), **self._agent_environment())
         if self.nodes:
             self.say(
@@ -491,7 +490,6 @@ class Supervisor:
     def _agent_environment(self) -> dict[str, str]:
         return {
             "IDLEWILD_VIRTUAL_CARDS": os.environ.get("IDLEWILD_VIRTUAL_CARDS", "2"),
-            "IDLEWILD_BENCHMARK_LOCK": str(self.state / "agents" / "benchmark.lock"),
         }
 
     # --- requests from outside --------------------------------------------------------------------------------------------------
