@@ -180,7 +180,7 @@ async def _ask_to_enroll(url: str, request: wire.EnrollRequest) -> wire.Enrolled
                     fail(f"{url} does not answer ({error}): check the address and this machine's network")
                 await asyncio.sleep(error.retry_after_s or 1.0)
             except Refused as error:
-                fix = TOKEN_FIXES.get(error.problem.code.upper(), "")
+                fix = TOKEN_FIXES.get(error.problem.code, "")
                 said = error.problem.detail or f"the portal answered {error.status}"
                 fail(f"{said}{' - ' if fix else ''}{fix}")
         raise AssertionError("the last try ends the loop")

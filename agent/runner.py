@@ -118,14 +118,17 @@ class Runner:
         self.connected = asyncio.Event()  # the portal gave an incarnation
         self.stopping = asyncio.Event()
         self.wake = asyncio.Event()  # a local change that the portal should hear of at once
-        self.draining = False
+        self.draining = False  # by our own provider (down, stop): the portal is told
+        self.drain_order = ""  # by the portal, which knows; over when it no longer names this order
         self.outdated = False  # 426: finish the jobs, take no more
         self.seq = 0
         self.acknowledged = 0
         self.enrolment = ""
         self.exit_code = 0
         self.orders: asyncio.Queue[wire.Order] = asyncio.Queue()
-        self._orders_done: set[str] = set(json.loads(self.journal.noted("orders") or "[]"))
+        self._orders_seen: set[str] = (
+            set()
+        )  # named by the last answer: an order stands in every answer until it is served
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -336,20 +339,29 @@ class Runner:
         for attempt, event in facts.events:
             self.feed(attempt, event)
         for offer, instructions in facts.offers:
-            if self.draining or self.outdated or self.journal.get(offer.id) is not None:
+            if self._closed() or self.journal.get(offer.id) is not None:
                 continue
             live = Live(Record(offer, self.boot_id))
             self.live[offer.id] = live
             for instruction in instructions:
                 self._perform(live, instruction)
-        for order in answer.orders:
-            if order.id not in self._orders_done:
-                self._orders_done.add(order.id)
-                self.orders.put_nowait(order)
+        self._take_orders(answer.orders)
         if answer.node_secret is not None:
             self.identity = replace(self.identity, secret=answer.node_secret)
             save_identity(self.config.identity_file, self.identity)
             self.portal.secret = answer.node_secret
+
+    def _closed(self) -> bool:
+        return self.draining or self.outdated or bool(self.drain_order)
+
+    def _take_orders(self, orders: tuple[wire.Order, ...]) -> None:
+        named = {order.id for order in orders}
+        if self.drain_order and self.drain_order not in named:
+            self.drain_order = ""
+        for order in orders:
+            if order.id not in self._orders_seen:
+                self.orders.put_nowait(order)
+        self._orders_seen = named
 
     def _sync_refused(self, error: Refused, failures: int) -> int:
         if error.problem.code == wire.Code.SUPERSEDED.value:
@@ -783,21 +795,29 @@ class Runner:
             frozen_us=int(facts.get("frozen_us", 0)),
             cpu_us=int(facts.get("cpu_us", 0)),
             mem_peak_bytes=int(facts.get("mem_peak_bytes", 0)),
-            stdout_bytes=live.shipped[Stream.STDOUT],
-            stderr_bytes=live.shipped[Stream.STDERR],
+            stdout_bytes=facts["sent"][Stream.STDOUT.value],
+            stderr_bytes=facts["sent"][Stream.STDERR.value],
             outputs=attempt.outputs,
         )
 
+    def _settle_report(self, live: Live) -> None:
+        """What the report says is written down before the first try: each repetition must say the same."""
+        if "sent" in live.record.facts:
+            return
+        sent = {stream.value: live.shipped[stream] for stream in Stream}
+        ended_ms = live.record.ended_ms if live.record.ended_ms is not None else clocks.boot_ms()
+        live.record = replace(live.record, facts={**live.record.facts, "sent": sent}, ended_ms=ended_ms)
+        self._save(live)
+
     async def _finish(self, live: Live) -> None:
-        if live.shipping is not None:
-            live.shipping.cancel()  # from here on only one sender per stream
+        for task in (live.shipping, live.reporting):
+            if task is not None:
+                task.cancel()  # from here on only one sender per stream, and no report under another number
         if live.spec is None:
             self.feed(live.attempt.id, machine.Undeliverable("its assignment is lost"))
             return
         await self._last_logs(live)
-        if live.record.ended_ms is None:
-            live.record = replace(live.record, ended_ms=clocks.boot_ms())
-            self._save(live)
+        self._settle_report(live)
         until = clocks.boot_ms() + wire.FINISH_RETRIED_FOR_MS
         failures = 0
         while live.attempt.state is State.FINISHING:
@@ -1035,7 +1055,6 @@ class Runner:
                 await self._carry_out(order)
             except Exception:  # one bad order must not stop the others
                 log.exception("order %s failed", order.id)
-            self.journal.note("orders", json.dumps(sorted(self._orders_done)[-200:]))
 
     async def _carry_out(self, order: wire.Order) -> None:
         kind = order.kind
@@ -1049,17 +1068,16 @@ class Runner:
         elif kind is wire.OrderKind.INVENTORY:
             await self._send_inventory(runtime=await asyncio.to_thread(probe.runtime))
         elif kind is wire.OrderKind.UNDRAIN:
-            self.draining = False
-            self.wake.set()
+            self.drain_order = ""
         else:
+            self.drain_order = order.id
             self._spawn(self._drain(order.deadline_ms, leave=kind is wire.OrderKind.RETIRE), "drain")
 
     async def _drain(self, deadline_ms: int | None, *, leave: bool) -> None:
         """No new work; what still runs at the deadline is stopped."""
-        self.draining = True
         self.wake.set()
         until = clocks.boot_ms() + deadline_ms if deadline_ms is not None else None
-        while self.live and self.draining:
+        while self.live and self._closed():
             if until is not None and clocks.boot_ms() >= until:
                 for attempt in list(self.live):
                     self.feed(attempt, machine.Cancelled(Reason.NODE_DRAINED, 30_000))
@@ -1118,7 +1136,7 @@ class Runner:
             "connected": self.connected.is_set(),
             "incarnation": self.portal.incarnation,
             "enrolment": self.enrolment,
-            "draining": self.draining,
+            "draining": self._closed(),
             "isolation": self.self_test.isolation.value if self.self_test else None,
             "executor": self.self_test.executor if self.self_test else None,
             "cgroups": self.self_test.cgroups if self.self_test else None,

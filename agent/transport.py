@@ -197,11 +197,11 @@ def _read(response: httpx.Response, answer: type[A]) -> A:
 def pause_s(failures: int, *, busy: bool, frozen: bool, draw: float, asked: float | None = None) -> float:
     """How long to wait after the `failures`-th failure in a row; `draw` in [0, 1) makes nodes come back apart.
 
-    With leases the next try comes within a second; none at all while a job is frozen (each tenth counts between 410 and the
-    end of the job). Idle nodes: full jitter up to a minute.
+    With leases the next try comes within a second; at once while a job is frozen (each tenth counts between 410 and the
+    end of the job), but below the portal's limit of ten calls a second. Idle nodes: full jitter up to a minute.
     """
     if frozen:
-        return 0.05
+        return 0.12
     if busy:
         return 0.25 + 0.75 * draw
     if asked is not None:
