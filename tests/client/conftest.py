@@ -81,6 +81,26 @@ def idlewild(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Ite
     words.set_language("en")
 
 
+class Speaker:
+    """The command with somebody's key, against the real portal."""
+
+    def __init__(self, url: str, key: str, call: Command) -> None:
+        self.url, self.key, self._call = url, key, call
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"IDLEWILD_URL": self.url, "IDLEWILD_KEY": self.key, "IDLEWILD_PATIENCE": "10"}
+
+    def __call__(self, *argv: str, **changes: str) -> Said:
+        return self._call(*argv, **{**self.environ, **changes})
+
+
+@pytest.fixture
+def live(live_server: Any, idlewild: Command) -> Callable[..., Speaker]:
+    """The real portal over HTTP: `live(ada)` is the command with a key of hers."""
+    return lambda person, **fields: Speaker(live_server.url, person.key(**fields).text, idlewild)
+
+
 def process(environ: dict[str, str], *argv: str, **more: Any) -> "subprocess.Popen[str]":
     """The command as people start it."""
     return subprocess.Popen(
