@@ -61,8 +61,8 @@ def map_points() -> list[dict[str, Any]]:
             "lat": float(row.latitude),
             "lon": float(row.longitude),
             "green_ratio_ppm": row.green_ratio_ppm,
-            "nodes": row.nodes,
-            "cores_milli": row.cores_milli,
+            "nodes": getattr(row, "nodes", 0),
+            "cores_milli": getattr(row, "cores_milli", 0),
         }
         for row in regions()
     ]

@@ -284,6 +284,19 @@ def visible(public_id: str, viewer: Organisation | None, now: datetime) -> LiveR
     return _row(found, now)
 
 
+def model_of(row: LiveRow) -> Offer:
+    """The offer behind a row."""
+    return Offer.objects.select_related("node").get(id=row.offer_id)
+
+
+def fields_of(
+    row: LiveRow, now: datetime, *, shape: "Shape | None" = None, task_type: str = "custom", origin: str = ""
+) -> dict[str, Any]:
+    """The fields of the filter language for one offer; default shape: one core, or one core and one card."""
+    asked = shape or Shape(1000, 1 if row.cards else 0)
+    return _fields(row, asked, task_type, round_trips(origin) if origin else {}, now)
+
+
 def price_history(offer: Offer) -> QuerySet[PriceVersion]:
     """All price versions, newest first."""
     return PriceVersion.objects.filter(offer=offer).order_by("-valid_from", "-id")

@@ -107,7 +107,9 @@ def withdraw_all(*, node: Node, by: str, now: datetime) -> None:
 def expire(*, now: datetime) -> int:
     """Offers whose `until` has come end; returns how many."""
     over = Offer.objects.filter(until__lte=now, state__in=[State.DRAFT, State.PUBLISHED, State.PAUSED])
-    return sum(1 for offer in over if _move(offer, Event.EXPIRE, "system", now))
+    for offer in (ended := list(over)):
+        _move(offer, Event.EXPIRE, "system", now)
+    return len(ended)
 
 
 def complete_prices(*, node: Node, by: str, now: datetime) -> None:

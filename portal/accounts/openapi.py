@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 
 
-class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class KeyScheme(OpenApiAuthenticationExtension):
     target_class = "portal.accounts.authentication.KeyAuth"
     name = "key"
 
@@ -13,7 +13,7 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
         return {"type": "http", "scheme": "bearer", "bearerFormat": "idw_<prefix>_<secret>"}
 
 
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class SessionScheme(OpenApiAuthenticationExtension):
     target_class = "portal.accounts.authentication.SessionAuth"
     name = "session"
 

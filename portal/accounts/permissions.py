@@ -95,17 +95,22 @@ def _grantors(organisation: Organisation | None) -> str:
     return ", ".join(names) or str(_("An owner or admin of the organisation"))
 
 
-class Needs:
+def Needs(deed: str = "", **by_method: str) -> Any:  # noqa: N802  # reads like the class it stands for
     """A DRF permission: the deed of every method, or of each: ``Needs(get="work.read", post="nodes.run")``.
 
     Without a deed any signed-in member may come in (``Needs()``).
     """
+    return DeedNeeded(deed, **by_method)
+
+
+class DeedNeeded:
+    """What `Needs` makes; ``of(method)`` tells the deed."""
 
     def __init__(self, deed: str = "", **by_method: str) -> None:
         self.by_method = {method.upper(): str(Deed(needed)) for method, needed in by_method.items()}
         self.deed = str(Deed(deed)) if deed else ""
 
-    def __call__(self) -> "Needs":
+    def __call__(self) -> "DeedNeeded":
         return self
 
     def of(self, method: str) -> str:
@@ -133,10 +138,10 @@ class Needs:
         return True
 
 
-class OperatorOnly:
+class OperatorsAlone:
     """A DRF permission: operators, signed in as people. To everybody else the door does not exist (404)."""
 
-    def __call__(self) -> "OperatorOnly":
+    def __call__(self) -> "OperatorsAlone":
         return self
 
     def has_permission(self, request: Any, view: Any) -> bool:
@@ -147,3 +152,7 @@ class OperatorOnly:
 
     def has_object_permission(self, request: Any, view: Any, obj: Any) -> bool:
         return True
+
+
+OperatorOnly: Any = OperatorsAlone()
+"""``permission_classes = [OperatorOnly]``."""

@@ -135,7 +135,7 @@ def _of_framework(exc: exceptions.APIException, request_id: str) -> tuple[dict[s
     headers: dict[str, str] = {}
     status = exc.status_code
     if isinstance(exc, exceptions.Throttled):
-        headers["Retry-After"] = str(int(exc.wait or 1))
+        headers["Retry-After"] = str(int(getattr(exc, "wait", None) or 1))
     if isinstance(exc, exceptions.NotAuthenticated | exceptions.AuthenticationFailed):
         headers["WWW-Authenticate"] = getattr(exc, "auth_header", "") or 'Bearer realm="idlewild"'
     return problem(

@@ -31,7 +31,7 @@ from django.db import transaction
 from django.utils.translation import gettext as _
 from rest_framework.response import Response
 
-from portal import clock
+from portal import clock, vault
 from portal.api.models import IdempotencyKey, IdempotencyState
 from portal.kit.errors import Conflict, Finding, InvalidInput
 
@@ -54,13 +54,19 @@ def idempotent(method: Callable[..., Response]) -> Callable[..., Response]:
         if not _SHAPE.fullmatch(key):
             raise InvalidInput([Finding(HEADER, "bad_key", _("1 to 200 visible ASCII characters"), "a UUID is fine")])
         actor = getattr(request, "actor", None)
-        owner = actor.organisation.id if actor is not None and actor.organisation is not None else 0
-        return _once(
-            owner, key, _digest(request), clock.now(), functools.partial(method, view, request, *args, **kwargs)
-        )
+        deed = functools.partial(method, view, request, *args, **kwargs)
+        sealed = getattr(view, "answers_with_secret", False)
+        return _once(_owner(actor), key, _digest(request), sealed, clock.now(), deed)
 
     guarded.is_idempotent = True  # type: ignore[attr-defined]  # the schema and test_house ask
     return guarded
+
+
+def _owner(actor: Any) -> int:
+    """The organisation's id; a person who has none keeps keys of their own (below zero)."""
+    if actor is None:
+        return 0
+    return actor.organisation.id if actor.organisation is not None else -int(actor.user.id)
 
 
 def _digest(request: Any) -> str:
@@ -69,15 +75,15 @@ def _digest(request: Any) -> str:
     return hashlib.sha256(f"{request.method} {request.path}\n{body}".encode()).hexdigest()
 
 
-def _once(owner: int, key: str, digest: str, now: datetime, deed: Callable[[], Response]) -> Response:
+def _once(owner: int, key: str, digest: str, sealed: bool, now: datetime, deed: Callable[[], Response]) -> Response:
     claimed, row = _claim(owner, key, digest, now)
     if not claimed:
-        return _replay(row, digest, now)
+        return _replay(row, digest)
     try:
         with transaction.atomic():
             answer = deed()
             if answer.status_code < 400:
-                _keep(row, answer, now)
+                _keep(row, answer, sealed)
     except BaseException:
         IdempotencyKey.objects.filter(id=row.id, state=IdempotencyState.BUSY, started_at=row.started_at).delete()
         raise
@@ -104,7 +110,7 @@ def _claim(owner: int, key: str, digest: str, now: datetime) -> tuple[bool, Idem
     return taken == 1, row  # 0: a twin took it over first
 
 
-def _replay(row: IdempotencyKey, digest: str, now: datetime) -> Response:
+def _replay(row: IdempotencyKey, digest: str) -> Response:
     if row.digest != digest:
         raise Conflict(
             _("This Idempotency-Key was used for another request. Use a new key for a new request."),
@@ -115,12 +121,21 @@ def _replay(row: IdempotencyKey, digest: str, now: datetime) -> Response:
     headers = {REPLAYED: "true"}
     if row.location:
         headers["Location"] = row.location
-    return Response(row.body, status=row.status, headers=headers)
+    body = row.body
+    if isinstance(body, dict) and set(body) == {"sealed"}:
+        body = json.loads(vault.decrypt(body["sealed"], about=_about(row)))
+    return Response(body, status=row.status, headers=headers)
 
 
-def _keep(row: IdempotencyKey, answer: Response, now: datetime) -> None:
+def _about(row: IdempotencyKey) -> str:
+    return f"idempotency:{row.organisation_id}:{row.key}"
+
+
+def _keep(row: IdempotencyKey, answer: Response, sealed: bool) -> None:
     """Store the answer beside the deed."""
     body = json.loads(json.dumps(answer.data, default=str))
+    if sealed:
+        body = {"sealed": vault.encrypt(json.dumps(body), about=_about(row))}
     updated = IdempotencyKey.objects.filter(id=row.id, state=IdempotencyState.BUSY, started_at=row.started_at).update(
         state=IdempotencyState.DONE, status=answer.status_code, body=body, location=answer.headers.get("Location", "")
     )

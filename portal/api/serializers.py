@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from portal.kit.errors import PreconditionFailed
 
 
-class Strict(serializers.Serializer):  # type: ignore[type-arg]
+class Strict(serializers.Serializer):
     """Input that refuses fields it does not know, so that a misspelt one is not silently nothing."""
 
     default_error_messages = {"unknown": gettext_lazy("there is no such field; known are {known}")}

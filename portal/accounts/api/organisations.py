@@ -113,7 +113,7 @@ class ReasonIn(Strict):
 class OrganisationDeed(APIView):
     """An operator suspends, resumes, verifies, unverifies."""
 
-    permission_classes = [OperatorOnly()]
+    permission_classes = [OperatorOnly]
 
     @extend_schema(request=ReasonIn, responses=shapes.OrganisationOut, operation_id="organisations_deed")
     def post(self, request: Any, slug: str, deed: str) -> Response:
@@ -169,6 +169,7 @@ class Project(APIView):
 
 class Members(APIView):
     permission_classes = [Needs(get="work.read", post="members.manage")]
+    answers_with_secret = True
 
     @extend_schema(responses=paged(shapes.MemberOut), operation_id="members_list")
     def get(self, request: Any) -> Response:

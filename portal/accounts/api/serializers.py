@@ -7,11 +7,11 @@ from portal.api.serializers import Strict
 from portal.audit.models import AuditEvent
 
 
-class OrganisationOut(serializers.Serializer):  # type: ignore[type-arg]
+class OrganisationOut(serializers.Serializer):
     id = serializers.CharField(source="public_id")
     slug = serializers.CharField()
     name = serializers.CharField()
-    parent = serializers.CharField(source="parent.slug", default=None, allow_null=True)
+    parent = serializers.CharField(source="parent.slug", default=None, allow_null=True)  # type: ignore[assignment]
     currency = serializers.CharField()
     period_timezone = serializers.CharField()
     state = serializers.ChoiceField([s.value for s in OrganisationState])
@@ -28,7 +28,7 @@ class OrganisationIn(Strict):
     currency = serializers.CharField(max_length=3)
     period_timezone = serializers.CharField(max_length=40, default="UTC")
     slug = serializers.CharField(max_length=63, default="")
-    parent = serializers.CharField(max_length=63, default=None, allow_null=True)
+    parent = serializers.CharField(max_length=63, default=None, allow_null=True)  # type: ignore[assignment]
 
 
 class OrganisationChange(Strict):
@@ -37,10 +37,10 @@ class OrganisationChange(Strict):
     tax_id = serializers.CharField(max_length=40, required=False, allow_blank=True)
     address = serializers.CharField(max_length=1000, required=False, allow_blank=True)
     country = serializers.RegexField(r"^([A-Z]{2})?$", required=False, allow_blank=True)
-    parent = serializers.CharField(max_length=63, required=False, allow_null=True)
+    parent = serializers.CharField(max_length=63, required=False, allow_null=True)  # type: ignore[assignment]
 
 
-class ProjectOut(serializers.Serializer):  # type: ignore[type-arg]
+class ProjectOut(serializers.Serializer):
     id = serializers.CharField(source="public_id")
     slug = serializers.CharField()
     name = serializers.CharField()
@@ -60,7 +60,7 @@ class ProjectChange(Strict):
     department = serializers.CharField(max_length=120, required=False, allow_blank=True)
 
 
-class MemberOut(serializers.Serializer):  # type: ignore[type-arg]
+class MemberOut(serializers.Serializer):
     id = serializers.CharField(source="user.public_id")
     email = serializers.EmailField(source="user.email")
     name = serializers.CharField(source="user.name")
@@ -73,7 +73,7 @@ class InvitationIn(Strict):
     role = serializers.CharField(max_length=10)
 
 
-class InvitationOut(serializers.Serializer):  # type: ignore[type-arg]
+class InvitationOut(serializers.Serializer):
     id = serializers.CharField(source="public_id")
     email = serializers.EmailField()
     role = serializers.ChoiceField([r.value for r in Role])
@@ -93,7 +93,7 @@ class AcceptIn(Strict):
     token = serializers.CharField(max_length=100)
 
 
-class KeyOut(serializers.Serializer):  # type: ignore[type-arg]
+class KeyOut(serializers.Serializer):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     prefix = serializers.CharField()
@@ -117,7 +117,7 @@ class KeyIn(Strict):
     expires = serializers.DateTimeField(default=None, allow_null=True)
 
 
-class SecretOut(serializers.Serializer):  # type: ignore[type-arg]
+class SecretOut(serializers.Serializer):
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
     project = serializers.CharField(source="project.slug", default=None, allow_null=True)
@@ -131,7 +131,7 @@ class SecretIn(Strict):
     project = serializers.CharField(max_length=63, default=None, allow_null=True)
 
 
-class AuditOut(serializers.ModelSerializer):  # type: ignore[type-arg]
+class AuditOut(serializers.ModelSerializer):
     id = serializers.CharField(source="public_id")
 
     class Meta:
@@ -139,7 +139,7 @@ class AuditOut(serializers.ModelSerializer):  # type: ignore[type-arg]
         fields = ["id", "at", "actor", "deed", "target", "address", "data"]
 
 
-class MeOut(serializers.Serializer):  # type: ignore[type-arg]
+class MeOut(serializers.Serializer):
     id = serializers.CharField()
     email = serializers.EmailField()
     name = serializers.CharField()

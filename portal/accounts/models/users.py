@@ -40,7 +40,7 @@ class User(AbstractUser):
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
-    objects = UserManager()  # type: ignore[misc]
+    objects = UserManager()  # type: ignore[assignment,misc]
 
     def __str__(self) -> str:
         return self.name or self.email

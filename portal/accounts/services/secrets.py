@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
 from portal import vault
@@ -117,7 +117,7 @@ def rotate(*, now: datetime) -> int:
     return count
 
 
-def _visible(organisation: Organisation, project: Project | None):  # type: ignore[no-untyped-def]
+def _visible(organisation: Organisation, project: Project | None) -> QuerySet[Secret]:
     return Secret.objects.filter(organisation=organisation).filter(Q(project=None) | Q(project=project))
 
 
