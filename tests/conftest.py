@@ -2,15 +2,20 @@
 
 The app connects as `idlewild_app`, as in production; tables belong to `idlewild_owner`. A transactional test ends with our own `flush`
 (portal/stack/testing), because append-only tables refuse TRUNCATE even from their owner.
+
+The end of a run is judged too: a process left behind fails it, and with CI=true a skipped test that tests/expected_skips.txt does not name.
 """
 
 import fcntl
+import fnmatch
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -70,3 +75,75 @@ def _clean_soft_store(request: pytest.FixtureRequest) -> None:
 
         with redis.Redis.from_url(settings.REDIS_URL) as client:
             client.flushdb()
+
+
+# --- the end of a run ------------------------------------------------------------------------------------------------------
+_skipped: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped[report.nodeid] = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def _unexpected_skips() -> list[str]:
+    expected = [
+        line.split("  #")[0].strip()
+        for line in (ROOT / "tests" / "expected_skips.txt").read_text().splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
+    return [
+        f"{test}: {why}"
+        for test, why in sorted(_skipped.items())
+        if not any(fnmatch.fnmatch(test, pattern) for pattern in expected)
+    ]
+
+
+def _left_behind(seconds: float = 10.0) -> list[str]:
+    """Processes that carry this run's mark in their environment and do not end within `seconds`."""
+    mark = os.environ.get("IDLEWILD_TEST_RUN_DIR")
+    if mark is None:
+        return []
+    family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    until = time.monotonic() + seconds
+    while True:
+        found = []
+        for process in psutil.process_iter(["pid"]):
+            try:
+                if (
+                    process.pid not in family
+                    and process.environ().get("IDLEWILD_TEST_RUN_DIR") == mark
+                    and process.status() != "zombie"
+                ):
+                    found.append(f"{process.pid}: {' '.join(process.cmdline())[:200]}")
+            except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                continue
+        if not found or time.monotonic() > until:
+            return found
+        time.sleep(0.2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    yield
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    problems = [f"left behind: {line}" for line in _left_behind()]
+    if os.environ.get("CI") == "true":
+        problems += [f"skipped, and not in tests/expected_skips.txt: {line}" for line in _unexpected_skips()]
+    if problems:
+        session.config.stash[_problems] = problems
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+_problems = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash.get(_problems, []):
+        terminalreporter.write_line(line, red=True)
+    missing = sorted({why for why in _skipped.values() if "reference data is not here" in why})
+    if missing:
+        terminalreporter.write_line(
+            f"!!! OUTSIDE DATA IS NOT HERE: {len(missing)} tests were skipped; set IDLEWILD_REFERENCE_DIR", yellow=True
+        )
