@@ -39,6 +39,7 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "marketplace.expire": ("relay", 1 * MINUTE),
     "portal.relay": ("relay", 1 * SECOND),
     "portal.expire": ("relay", 1 * HOUR),
+    "billing.holds": ("billing", 1 * MINUTE),
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),
     "billing.holds": ("billing", 1 * MINUTE),
