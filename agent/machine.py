@@ -23,7 +23,8 @@ come in with the events.
 | Delivered | | | | | | | | | done·forget | |
 | Undeliverable | | | | | | | | | done·forget | |
 
-`fin` = finishing; `abort` is followed by finish or forget. Empty = `InvalidTransition`, nothing changes. `=` stays, without instructions. `done` is terminal and swallows every late fact.
+`fin` = finishing; `abort` is followed by finish or forget. Empty = `InvalidTransition`, nothing changes. `=` stays, without
+instructions. `done` is terminal and swallows every late fact.
 ¹ only before the deadline: nothing is started under a lease that may have lapsed; otherwise `ready`, until a renewal.
 ² a frozen job cannot tidy up: no grace. ³ a job that finished and has outputs: uploading·report upload; else fin·finish.
 """
