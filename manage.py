@@ -31,6 +31,8 @@ def main() -> int:
         return 1
     from django.core.management import execute_from_command_line
 
+    from portal import celery  # noqa: F401  the app whose broker the outbox nudges
+
     execute_from_command_line(sys.argv)
     return 0
 

@@ -15,6 +15,8 @@ from django.urls import path
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 http = get_asgi_application()
 
+from portal import celery  # noqa: F401  the app whose broker the outbox nudges: without it that would be Celery's default
+
 # Consumers import models, so they come after the apps are ready.
 sockets = []
 if find_spec("scheduling.consumers"):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -53,6 +54,7 @@ def django_db_setup(django_test_environment: None, django_db_blocker: object) ->
     admin_url = os.environ["IDLEWILD_TEST_ADMIN_URL"]
     run = Path(os.environ["IDLEWILD_TEST_RUN_DIR"])
     _migrate_template_once(run, {**os.environ})
+    import_module("portal.celery")  # the app whose broker the outbox nudges
     with (run / "copy.lock").open("w") as lock, psycopg.connect(admin_url, autocommit=True) as admin:
         fcntl.flock(lock, fcntl.LOCK_EX)
         admin.execute(f"DROP DATABASE IF EXISTS {database_name()} WITH (FORCE)")

@@ -22,17 +22,18 @@ Until = Annotated[str, typer.Option(help=N_("When the offer ends (RFC 3339)."))]
 
 OFFER_COLUMNS = [
     ("id", "offer"),
-    ("node.name|node_name|node", "node"),
+    ("node.name|name", "node"),
     ("region", "region"),
-    ("card_model|gpu_name", "card"),
-    ("free_cards|num_gpus", "cards"),
-    ("free_cores|cpu_cores", "cores"),
+    ("gpu_name", "card"),
+    ("num_gpus", "cards"),
+    ("cpu_cores", "cores"),
     ("price_card_hour", "card-hour"),
     ("price_core_hour", "core-hour"),
+    ("dph", "price"),
     ("currency", "currency"),
     ("green_ratio", "green"),
     ("reliability", "reliability"),
-    ("state", "state"),
+    ("state|kind", "state"),
 ]
 HEADINGS = {
     "offer": N_("offer"),
@@ -44,13 +45,13 @@ HEADINGS = {
     "cores": N_("cores"),
     "card-hour": N_("per card-hour"),
     "core-hour": N_("per core-hour"),
+    "price": N_("per hour"),
     "currency": N_("currency"),
     "green": N_("green"),
     "reliability": N_("reliability"),
     "state": N_("state"),
     "name": N_("name"),
     "isolation": N_("isolation"),
-    "seen": N_("last seen"),
 }
 
 
@@ -108,7 +109,7 @@ def search(
                 t(
                     "Without {clause}: {count} offers.",
                     clause=row.get("clause"),
-                    count=row.get("count") or row.get("offers"),
+                    count=row.get("count"),
                 )
             )
 
@@ -192,7 +193,7 @@ def list_nodes(ctx: typer.Context) -> None:
         ("zone", "zone"),
         ("state", "state"),
         ("isolation", "isolation"),
-        ("last_seen_at", "seen"),
+        ("offer", "offer"),
     ]
     session.show({"items": found}, listing(headed(columns), found))
 
