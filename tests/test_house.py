@@ -135,7 +135,8 @@ def test_agent_and_client_load_without_the_server(package: str) -> None:
 
 # --- tools ---------------------------------------------------------------------------------------------------------------------
 def test_the_code_is_formatted() -> None:
-    must_pass(run(BIN / "ruff", "format", "--check", "--quiet", "."), "run `make lint`")
+    done = run(BIN / "ruff", "format", "--check", "--output-format", "concise", ".")
+    must_pass(done, "run `make lint`")
 
 
 def test_the_linter_is_content() -> None:
