@@ -1,10 +1,21 @@
 """The pages, by what people come for. Names are `console:<page>`."""
 
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
+from django.views.decorators.http import require_POST
 
-from frontend.views import accounts, find, home, public
+from frontend.views import accounts, find, home, invoices, job_new, jobs, market, provider, public, usage
 
 app_name = "console"
+
+
+class DocumentKind(StringConverter):
+    """The formats an invoice comes in."""
+
+    regex = "pdf|csv|json"
+
+
+register_converter(DocumentKind, "documents")
 
 urlpatterns = [
     path("", public.landing, name="landing"),
@@ -13,8 +24,29 @@ urlpatterns = [
     path("preferences", public.preferences, name="preferences"),
     path("switch", public.switch, name="switch"),
     path("invitations/<str:token>", accounts.invitation, name="invitation"),
+    path("market", market.index, name="market"),
+    path("jobs", jobs.job_list, name="jobs"),
+    path("jobs/new", job_new.new, name="job_new"),
+    path("jobs/<str:public_id>", jobs.job, name="job"),
+    path("jobs/<str:public_id>/cancel", jobs.cancel, name="job_cancel"),
+    path("jobs/<str:public_id>/retry", jobs.retry, name="job_retry"),
+    path("jobs/<str:public_id>/log", jobs.log, name="job_log"),
+    path("jobs/<str:public_id>/outputs/<str:artefact_id>", jobs.output, name="job_output"),
+    path("usage", usage.index, name="usage"),
+    path("invoices", invoices.invoice_list, name="invoices"),
+    path("invoices/<str:public_id>", invoices.invoice, name="invoice"),
+    path("invoices/<str:public_id>/verify", require_POST(invoices.verify), name="invoice_verify"),
+    path("invoices/<str:public_id>/lines/<int:position>", invoices.line, name="invoice_line"),
+    path("invoices/<str:public_id>/document.<documents:kind>", invoices.document, name="invoice_document"),
     path("projects", accounts.project_list, name="projects"),
     path("projects/<str:slug>", accounts.project, name="project"),
+    path("provide/add", provider.onboarding, name="onboarding"),
+    path("provide/add/<str:public_id>", provider.onboarding_node, name="onboarding_node"),
+    path("provide/nodes", provider.node_list, name="nodes"),
+    path("provide/nodes/<str:public_id>", provider.node, name="node"),
+    path("provide/nodes/<str:public_id>/publish", provider.offer_new, name="offer_new"),
+    path("provide/offers", provider.offer_list, name="offers"),
+    path("provide/offers/<str:public_id>", provider.offer, name="offer"),
     path("settings/members", accounts.member_list, name="members"),
     path("settings/keys", accounts.key_list, name="keys"),
     path("settings/secrets", accounts.secret_list, name="secrets"),

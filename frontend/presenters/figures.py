@@ -10,7 +10,7 @@ from fractions import Fraction
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
-from portal.kit.money import Exact, Money, micro_text
+from portal.kit.money import MICRO, Exact, Money, micro_text
 
 US_PER_HOUR = 3_600_000_000
 UNKNOWN = "–"
@@ -53,6 +53,16 @@ def minor(amount: int | None, code: str) -> str:
 def unit_price(micro: int | None, code: str) -> str:
     """US$0.0035: all the places the price has, at least two."""
     return UNKNOWN if micro is None else amount_text(micro_text(int(micro)), code)
+
+
+def estimate(micro: int | None, code: str) -> str:
+    """An amount that is not owed yet, from micro-currency: as money, with more places only where money would show 0."""
+    if micro is None:
+        return UNKNOWN
+    rounded = Exact(Fraction(int(micro), MICRO), code).to_money()
+    if int(micro) and not rounded.minor:
+        return unit_price(int(micro), code)
+    return money(rounded)
 
 
 def number(value: object, places: int = 0) -> str:

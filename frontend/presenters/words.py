@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ OFFER = {
 }
 
 QUOTE = {
-    "open": Word(_("Open"), "info", "clock"),
+    "open": Word(pgettext_lazy("quote", "Open"), "info", "clock"),
     "used": Word(_("Used"), "success", "check"),
     "expired": Word(_("Expired"), "quiet", "hourglass"),
 }
@@ -130,7 +131,7 @@ ARTEFACT = {
 
 INVOICE = {
     "draft": Word(_("Draft"), "quiet", "file"),
-    "open": Word(_("Open"), "info", "clock"),
+    "open": Word(pgettext_lazy("invoice", "Open"), "info", "clock"),
     "partially_paid": Word(_("Partly paid"), "warning", "coin"),
     "past_due": Word(_("Past due"), "danger", "warning"),
     "paid": Word(_("Paid"), "success", "check"),

@@ -6,6 +6,7 @@ import "./app.css";
 
 import { AutoSend } from "./elements/auto-send.ts";
 import { CopyText } from "./elements/copy-text.ts";
+import { LiveQuote } from "./elements/live-quote.ts";
 import { LogView } from "./elements/log-view.ts";
 import { OnceForm } from "./elements/once-form.ts";
 import { QuickFind } from "./elements/quick-find.ts";
@@ -16,13 +17,14 @@ import { tameMenus } from "./menus.ts";
 
 customElements.define("auto-send", AutoSend);
 customElements.define("copy-text", CopyText);
+customElements.define("live-quote", LiveQuote);
 customElements.define("log-view", LogView);
 customElements.define("once-form", OnceForm);
 customElements.define("quick-find", QuickFind);
 customElements.define("run-clock", RunClock);
 customElements.define("since-time", SinceTime);
 
-const live = new Live(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`, document);
+const live = new Live(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`, document);
 
 /** A live region that could not be fetched keeps what it shows; the banner says that it may be old. */
 document.addEventListener("htmx:before:response", (event) => {

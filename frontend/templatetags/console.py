@@ -67,6 +67,8 @@ def word(kind: str, value: object) -> str:
     return str(words.word(kind, value).text)
 
 
+WITHOUT_TOPIC = "changed, every 5s"
+"""Regions that nobody announces changes of (fleet, queue, market) ask again by themselves."""
 DAY_FORMATS = {"zh-hans": "Y年n月j日"}
 
 
@@ -111,12 +113,14 @@ def live(context: Context, part: str, *topics: str) -> SafeString:
     request = context["request"]
     query = QueryDict(request.META.get("QUERY_STRING", ""), mutable=True)
     query["part"] = part
+    known = [topic for topic in topics if topic]
     return format_html(
-        'id="part-{}" data-live="{}" hx-get="{}?{}" hx-trigger="changed" hx-swap="outerMorph"',
+        'id="part-{}" data-live="{}" hx-get="{}?{}" hx-trigger="{}" hx-swap="outerMorph"',
         part,
-        " ".join(topic for topic in topics if topic),
+        " ".join(known),
         request.path,
         query.urlencode(),
+        "changed" if known else WITHOUT_TOPIC,
     )
 
 

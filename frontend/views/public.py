@@ -9,17 +9,26 @@ from django.views.decorators.http import require_POST
 
 from frontend.doors import PageRequest, page, show
 from frontend.middleware import THEME_COOKIE, THEMES
+from frontend.presenters import offers as present
+from marketplace.selectors import offers
+from portal import clock
 from portal.accounts import actors
 from portal.accounts.authentication import SESSION_KEY
 from portal.accounts.services import people
 
+GLANCE = 6
 YEAR_S = 365 * 86_400
 
 
 def landing(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated and not request.GET:
         return redirect("console:home")
-    return show(request, "public/landing")
+    rows = offers.live_rows(clock.now())
+    context = {
+        "offers": [present.live(row) for row in rows[:GLANCE]],
+        "references": [present.reference(row) for row in offers.references().filter(cards__gt=0)[:GLANCE]],
+    }
+    return show(request, "public/landing", context)
 
 
 @require_POST

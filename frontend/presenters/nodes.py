@@ -1,0 +1,159 @@
+"""Nodes as rows and figures: contact, hardware, free capacity, onboarding checks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from frontend.presenters import figures, words
+from frontend.presenters.topics import node_topic
+
+SUSPECT_MS = 15_000
+"""Silent beyond what is normal for longer than this: called silent."""
+UNITS = {"gflops": "GFLOPS", "tflops": "TFLOPS", "gb_s": "GB/s", "mb_s": "MB/s"}
+CHECK_ORDER = ("connected", "hardware", "isolation", "fingerprint")
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Whether a node is heard, and when it last was."""
+
+    state: str
+    heard_at: datetime | None
+
+
+def contact(node: Any, ages_ms: Mapping[str, int]) -> Contact:
+    capacity = capacity_of(node)
+    heard_at = capacity.last_sync_at if capacity else None
+    age = ages_ms.get(node.public_id)
+    if node.state in ("invited", "retired"):
+        return Contact("unknown", heard_at)
+    if age is None:
+        return Contact("silent" if heard_at else "unknown", heard_at)
+    return Contact("online" if age == 0 else "suspect" if age < SUSPECT_MS else "silent", heard_at)
+
+
+def capacity_of(node: Any) -> Any | None:
+    """The capacity row of scheduling, once the node was listed."""
+    try:
+        return node.capacity
+    except ObjectDoesNotExist:
+        return None
+
+
+def hardware(node: Any, devices: Iterable[Any]) -> str:
+    """4 cores · 2 × A100-80GB · 16 GiB."""
+    if not node.cores_milli:
+        return _("not read yet")
+    count = node.cores_milli // 1000
+    parts = [ngettext("%(n)s core", "%(n)s cores", count) % {"n": figures.cores(node.cores_milli)}]
+    kinds: dict[str, int] = {}
+    for device in devices:
+        if device.present:
+            kinds[device.model] = kinds.get(device.model, 0) + 1
+    parts += [f"{number} × {model}" for model, number in sorted(kinds.items())]
+    parts.append(figures.mebibytes(node.memory_mib))
+    return " · ".join(parts)
+
+
+def row(node: Any, ages_ms: Mapping[str, int], *, link: bool = True) -> dict[str, Any]:
+    """A line of the node table."""
+    devices = list(node.devices.all())
+    heard = contact(node, ages_ms)
+    capacity = capacity_of(node)
+    return {
+        "public_id": node.public_id,
+        "name": node.name,
+        "href": _href(node) if link else "",
+        "organisation": node.organisation.name,
+        "state": node.state,
+        "contact": heard.state,
+        "heard_at": heard.heard_at,
+        "place": place(node),
+        "hardware": hardware(node, devices),
+        "virtual": any(device.virtual for device in devices),
+        "free_cores": figures.cores(capacity.free_cores_milli) if capacity else figures.UNKNOWN,
+        "free_cards": figures.number(capacity.free_cards) if capacity else figures.UNKNOWN,
+        "isolation": node.isolation,
+    }
+
+
+def _href(node: Any) -> str:
+    name = "console:onboarding_node" if node.state == "invited" else "console:node"
+    return reverse(name, args=[node.public_id])
+
+
+def place(node: Any) -> str:
+    return f"{node.zone.region.name} · {node.zone.name}"
+
+
+def now(node: Any) -> dict[str, Any]:
+    """What is in use at this moment."""
+    capacity = capacity_of(node)
+    if capacity is None:
+        return {"used_cores": figures.UNKNOWN, "used_cards": figures.UNKNOWN, "cards": 0, "running": None}
+    return {
+        "used_cores": figures.cores(capacity.total_cores_milli - capacity.free_cores_milli),
+        "used_cards": figures.number(capacity.total_cards - capacity.free_cards),
+        "cards": capacity.total_cards,
+    }
+
+
+def checks(node: Any) -> list[dict[str, Any]]:
+    """The onboarding checks in their order; the first one that still waits pulses."""
+    known = {check["name"]: check for check in node.checks or []}
+    found: list[dict[str, Any]] = []
+    pulsing = False
+    for name in (*CHECK_ORDER, *(name for name in known if name not in CHECK_ORDER)):
+        check = known.get(name, {})
+        state = check.get("state", "waiting")
+        word = words.word("check", state)
+        following = state == "waiting" and not pulsing
+        pulsing = pulsing or following
+        found.append(
+            {
+                "name": words.word("check_name", name).text,
+                "state": state,
+                "tone": word.tone,
+                "icon": word.icon,
+                "detail": check.get("detail", ""),
+                "fix": check.get("fix", "") if state == "failed" else "",
+                "next": following,
+            }
+        )
+    return found
+
+
+def fingerprint(print_: Any) -> dict[str, Any]:
+    """One measurement: the plain figures of its metrics."""
+    operators = (print_.metrics or {}).get("operators", {})
+    plain = [
+        (name, f"{figures.grouped(row['value'])} {UNITS.get(row['unit'], row['unit'])}")
+        for name, row in sorted(operators.items())
+    ]
+    return {
+        "measured_at": print_.measured_at,
+        "suite": print_.suite,
+        "state": print_.state,
+        "valid_until": print_.valid_until,
+        "figures": plain[:6],
+    }
+
+
+def programs(node: Any) -> list[tuple[str, str]]:
+    """What a job finds in the node's system tree."""
+    try:
+        runtime = node.inventory.runtime
+    except ObjectDoesNotExist:
+        return []
+    listed = runtime.get("programs", runtime) if isinstance(runtime, dict) else {}
+    return sorted((str(name), str(version)) for name, version in listed.items() if not isinstance(version, dict | list))
+
+
+def topic(node: Any) -> str:
+    return node_topic(node.public_id)

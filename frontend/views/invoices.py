@@ -1,0 +1,127 @@
+"""Invoices: the upcoming one, the issued ones, the records behind a line, documents, and computing one again."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from billing.domain.statement import quantity_text
+from billing.selectors import invoices as selectors
+from billing.selectors import usage
+from billing.services import documents
+from billing.services import invoices as services
+from frontend.doors import PageRequest, page, show
+from frontend.paging import page_of
+from frontend.presenters import figures, money_lines
+from frontend.presenters.topics import topics_of
+from portal import clock
+from portal.kit.errors import NotFound
+from portal.kit.money import Money
+
+TYPES = {"pdf": "application/pdf", "csv": "text/csv; charset=utf-8", "json": "application/json"}
+
+
+def upcoming_of(organisation: Any) -> dict[str, Any]:
+    """The coming invoice of this month; empty when nothing was used."""
+    now = clock.now()
+    found = usage.upcoming(organisation.id, now)
+    if found is None:
+        return {"month": money_lines.month_text(f"{now:%Y-%m}"), "lines": [], "total": Money(0, organisation.currency)}
+    lines = [money_lines.row(line) for line in found.lines]
+    return {"month": money_lines.month_text(found.month), "lines": lines, "total": found.total, "tax": found.tax}
+
+
+def _head(invoice: Any) -> dict[str, Any]:
+    """An invoice as the pages show it."""
+    return {
+        "public_id": invoice.public_id,
+        "number": invoice.number,
+        "state": invoice.state,
+        "demo": invoice.demo,
+        "month": money_lines.month_text(invoice.period.month),
+        "total": Money(invoice.total_minor, invoice.currency),
+        "tax": Money(invoice.tax_minor, invoice.currency),
+        "due_at": invoice.due_at,
+        "issued_on": invoice.issue_date,
+        "sha256": invoice.sha256,
+    }
+
+
+@page("money.read")
+def invoice_list(request: PageRequest) -> HttpResponse:
+    home = request.actor.home()
+    rows, older = page_of(request, selectors.for_organisation(organisation_id=home.id))
+    context = {
+        "upcoming": lambda: upcoming_of(home),
+        "invoices": [_head(row) for row in rows],
+        "older": older,
+        "topics": topics_of(home),
+    }
+    return show(request, "invoices/list", context)
+
+
+def _one(request: PageRequest, public_id: str) -> Any:
+    return selectors.one(organisation_id=request.actor.home().id, public_id=public_id)
+
+
+@page("money.read")
+def invoice(request: PageRequest, public_id: str, checked: dict[str, Any] | None = None) -> HttpResponse:
+    found = _one(request, public_id)
+    printed = selectors.lines(found)
+    lines = [
+        money_lines.row(line, href=reverse("console:invoice_line", args=[public_id, line.position])) for line in printed
+    ]
+    context = {
+        "invoice": _head(found) | {"green_ppm": money_lines.green_ppm(printed)},
+        "groups": money_lines.by_department(lines, found.currency),
+        "verification": checked,
+    }
+    return show(request, "invoices/detail", context)
+
+
+@page("money.read")
+def verify(request: PageRequest, public_id: str) -> HttpResponse:
+    """Computed again from the usage records, shown on the invoice's page."""
+    result = services.verify(_one(request, public_id))
+    return invoice(request, public_id, checked=money_lines.verification(result))
+
+
+@page("money.read")
+def line(request: PageRequest, public_id: str, position: int) -> HttpResponse:
+    found = _one(request, public_id)
+    printed = next((row for row in selectors.lines(found) if row.position == position), None)
+    if printed is None:
+        raise NotFound(_("The invoice has no such line."))
+    proofs = selectors.proofs(found, position)
+    rows, older = page_of(request, proofs, size=200)
+    records = [
+        {
+            "started_at": share.started_at,
+            "ended_at": share.ended_at,
+            "job_name": share.job_name,
+            "attempt_ref": share.attempt_ref,
+            "node_ref": share.node_ref,
+            "quantity": f"{figures.grouped(quantity_text(share.resource, share.qty_us, 6))} {money_lines.unit(share.resource)}",
+        }
+        for share in map(selectors.share, rows)
+    ]
+    context = {
+        "invoice": _head(found),
+        "line": money_lines.row(printed),
+        "records": records,
+        "total_records": proofs.count(),
+        "older": older,
+    }
+    return show(request, "invoices/line", context)
+
+
+@page("money.read")
+def document(request: PageRequest, public_id: str, kind: str) -> HttpResponse:
+    found = _one(request, public_id)
+    language = "en" if kind == "json" else (get_language() or "en")
+    stored = documents.ensure(invoice=found, format=kind, language=language, now=clock.now())
+    answer = HttpResponse(bytes(stored.content), content_type=TYPES[kind])
+    answer["Content-Disposition"] = f'attachment; filename="{found.number}.{kind}"'
+    return answer
