@@ -163,9 +163,9 @@ def line(token: str) -> str:
     folder = settings.IDLEWILD_GET_DIR
     wheels = sorted(path.name for path in folder.glob("idlewild_agent-*.whl")) if folder.is_dir() else []
     if not wheels:
-        return f"idlewild-agent enroll {token} --portal {settings.IDLEWILD_BASE_URL} --up"
+        return f"idlewild-agent enroll {token} --url {settings.IDLEWILD_BASE_URL} --up"
     address = f"{settings.IDLEWILD_BASE_URL}/get/{wheels[-1]}"
-    return f"uvx --from {address} idlewild-agent enroll {token} --portal {settings.IDLEWILD_BASE_URL} --up"
+    return f"pipx run --spec {address} idlewild-agent enroll {token} --url {settings.IDLEWILD_BASE_URL} --up"
 
 
 def enroll(

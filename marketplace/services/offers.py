@@ -238,10 +238,13 @@ def _note(offer: Offer, by: str, deed: str, now: datetime, data: Mapping[str, An
 
 
 def _announce(offer: Offer, what: str, now: datetime) -> None:
-    """Tell scheduling that the next snapshot differs (topic ``offer.changed``)."""
+    """What is for sale has changed.
+
+    Tasks that wait may fit now, so a cycle is asked for (scheduling keeps the topic).
+    """
     put(
-        topic="offer.changed",
-        key=f"{offer.public_id}:{ids.token(12)}",
+        topic="cycle.wanted",
+        key=f"offer:{offer.public_id}:{ids.token(12)}",
         payload={"offer": offer.public_id, "node": offer.node.public_id, "what": what},
         now=now,
     )
