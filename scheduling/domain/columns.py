@@ -142,11 +142,19 @@ class Table:
         return len(self.rows)
 
     def take(self, row: int, *, cores: int, memory: int, disk: int, cards: int) -> None:
-        """Mark capacity as taken, so that the next decision of the same cycle does not count on it."""
-        self.cores[row] -= cores
-        self.memory[row] -= memory
-        self.disk[row] -= disk
+        """Mark capacity as taken, so that the next decision of the same cycle does not count on it.
+
+        Rows of one node (several kinds of cards) share its cores, memory and disk.
+        """
         self.cards[row] -= cards
+        for other in self.of_node(self.rows[row].node):
+            self.cores[other] -= cores
+            self.memory[other] -= memory
+            self.disk[other] -= disk
+
+    def of_node(self, node: str) -> list[int]:
+        """All rows of a node, which stand side by side."""
+        return [i for i, row in enumerate(self.rows) if row.node == node]
 
     def current(self, row: int) -> Row:
         """Row `row` with what is free now."""
@@ -161,7 +169,7 @@ class Table:
 
 def build(rows: Sequence[Row]) -> Table:
     """The table of `rows`, whatever order they come in."""
-    ordered = tuple(sorted(rows, key=lambda r: (r.region, r.zone, r.node, r.offer)))
+    ordered = tuple(sorted(rows, key=lambda r: (r.region, r.zone, r.node, r.offer, r.card_model)))
     regions = _names(r.region for r in ordered)
     zones = _names((r.region, r.zone) for r in ordered)
     currencies, models = _names(r.currency for r in ordered), _names(r.card_model for r in ordered)
@@ -250,7 +258,7 @@ def _starts(groups: Ints) -> Ints:
 
 
 def _ranks(rows: Sequence[Row]) -> Ints:
-    order = sorted(range(len(rows)), key=lambda i: (rows[i].node, rows[i].offer))
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].node, rows[i].offer, rows[i].card_model))
     ranks = np.empty(len(rows), dtype=np.int64)
     ranks[order] = np.arange(len(rows))
     return ranks

@@ -44,18 +44,23 @@ class Decision:
         """The public id of the chosen node."""
         return None if self.row is None else self.problem.table.rows[self.row].node
 
+    @property
+    def place(self) -> int:
+        """The chosen row; ValueError if nothing was chosen."""
+        if self.row is None:
+            raise ValueError("nothing was chosen")
+        return self.row
+
     def points(self) -> list[dict[str, Any]]:
         """The shown points, the choice among them."""
         return quote.points(self.problem, self.front, self.shown, self.position)
 
     def chosen(self) -> dict[str, Any]:
         """The choice as a point."""
-        if self.row is None:
-            raise ValueError("nothing was chosen")
         for made in self.points():
             if made["node"] == self.node:
                 return made
-        return quote.point(self.problem, self.row, index=len(self.shown), roles=("choice",))
+        return quote.point(self.problem, self.place, index=len(self.shown), roles=("choice",))
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Other points of the front with their differences to the choice."""

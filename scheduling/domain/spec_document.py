@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from portal.kit.errors import BadRequest, Finding, TooLarge
+from portal.kit.errors import BadRequest, TooLarge
 
 MOST_BYTES = 1_048_576
 MOST_NODES = 50_000
@@ -140,5 +140,5 @@ def _scalar(node: yaml.Node) -> Value:
 def _unparseable(problem: str, mark: yaml.Mark | None) -> BadRequest:
     line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
     where = f" (line {line}, column {column})" if mark else ""
-    finding = Finding("", "unparseable", problem, line=line, column=column)
-    return BadRequest(f"The job spec cannot be read: {problem}{where}.", code="unparseable", errors=(finding,))
+    finding = {"path": "", "code": "unparseable", "message": problem, "hint": "", "line": line, "column": column}
+    return BadRequest(f"The job spec cannot be read: {problem}{where}.", code="unparseable", errors=[finding])

@@ -1,0 +1,111 @@
+"""From a task as it stands in the database to the question that the rules answer: request, policy, limits.
+
+One place for quotes, the cycle and `explain`, so that all three ask the same question.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from billing.selectors import balances
+from portal.accounts.models import Organisation
+from portal.kit.money import Money
+from scheduling.domain.demand import Pick, TaskSpec
+from scheduling.domain.placement import in_order
+from scheduling.domain.request import Policy, Request, of_task, policy_of
+from scheduling.domain.spec_values import duration_s
+from scheduling.models import Task
+from scheduling.selectors import jobs
+
+PAST_DUE = "past_due"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the rules; several requests when kinds of cards are tried in order."""
+
+    requests: tuple[Request, ...]
+    policy: Policy
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for questions that have the same answer."""
+        return (self.requests, self.policy.optimize, self.policy.pick, tuple(sorted(self.policy.weights.items())))
+
+
+def of_spec(
+    spec: TaskSpec, *, organisation: Organisation, name: str, max_price_micro: int | None, now: datetime, past_due: bool
+) -> Question:
+    """The question of a spec that is only being quoted."""
+    request = of_task(
+        spec,
+        currency=organisation.currency,
+        now=int(now.timestamp()),
+        max_price_micro=max_price_micro,
+        deadline=deadline(spec, begun=now),
+        expected_s=expected(spec, organisation_id=organisation.id, name=name),
+        past_due=past_due,
+    )
+    return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec))
+
+
+def of_queued(task: Task, *, now: datetime, past_due: bool) -> Question:
+    """The question of a queued task.
+
+    A quote's chosen point caps the first attempt: nothing is bought dearer than was promised. Later attempts are capped by
+    `max_price`, or without one by the point.
+    """
+    job = task.job
+    spec = TaskSpec.from_form(task.spec)
+    point = chosen_point(task)
+    caps: dict[str, Any] = {}
+    if point is not None and (task.fence == 0 or job.max_price_micro is None):
+        caps = {"cap_nano": int(point["hour_nano"]), "cap_transfer_micro": int(point["transfer_micro"])}
+    request = of_task(
+        spec,
+        currency=job.currency,
+        now=int(now.timestamp()),
+        max_price_micro=job.max_price_micro,
+        deadline=deadline(spec, begun=job.created_at),
+        expected_s=expected(spec, organisation_id=job.organisation_id, name=job.name),
+        excluded=tuple(task.excluded_nodes),
+        past_due=past_due,
+        **caps,
+    )
+    prefer = str(point["node"]) if point is not None and (task.fence == 0 or spec.placement.pick == Pick.ASK) else ""
+    return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec, prefer=prefer))
+
+
+def chosen_point(task: Task) -> Mapping[str, Any] | None:
+    """The point of the quote that the job was submitted with."""
+    job = task.job
+    if job.quote is None or job.point is None:
+        return None
+    point: Mapping[str, Any] = job.quote.points[job.point]
+    return point
+
+
+def deadline(spec: TaskSpec, *, begun: datetime) -> int | None:
+    """The latest end in Unix seconds: a time, or a duration from submission."""
+    text = spec.placement.deadline
+    if not text:
+        return None
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        return int((begun + timedelta(seconds=duration_s(text))).timestamp())
+
+
+def expected(spec: TaskSpec, *, organisation_id: int, name: str) -> int | None:
+    """Seconds that past runs of this name took; only asked when the spec names no work."""
+    if spec.work_micro is not None:
+        return None
+    seconds = jobs.past_seconds(organisation_id=organisation_id, name=name)
+    return None if seconds is None else min(seconds, spec.max_duration_s)
+
+
+def is_past_due(organisation: Organisation) -> bool:
+    """Does the tenant owe what is overdue? Providers may refuse its work then."""
+    spend = balances.may_spend(organisation_id=organisation.id, amount=Money(0, organisation.currency))
+    return not spend.allowed and spend.refused_by == PAST_DUE

@@ -1,0 +1,127 @@
+"""Quotes: the points of the front for a spec, with what each costs at least, probably and at most, promised for ten minutes."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from marketplace.selectors.offers import LiveRow
+from portal.accounts.models import Organisation, Project
+from portal.accounts.selectors import organisations
+from portal.api.errors import finding_wire
+from portal.kit.errors import Conflict
+from portal.kit.money import micro_text
+from scheduling.domain import explain
+from scheduling.domain.placement import Decision, decide_in_order
+from scheduling.models import Quote
+from scheduling.selectors import snapshot
+from scheduling.selectors.snapshot import Market
+from scheduling.services import asking, specs
+
+HOLDS_FOR = timedelta(minutes=10)
+
+
+def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str, now: datetime) -> Quote:
+    """Ask what `spec` would cost now. InvalidInput with all errors of the spec; a quote without points names the refusals and what would help."""
+    parsed = specs.read(spec, tenant=actor_org, project=project, now=now, needs_price=False, may_ask=True)
+    job = parsed.spec
+    market = snapshot.load(now=now)
+    question = asking.of_spec(
+        job.task,
+        organisation=actor_org,
+        name=job.name,
+        max_price_micro=job.max_price_micro,
+        now=now,
+        past_due=asking.is_past_due(actor_org),
+    )
+    decision = decide_in_order(
+        question.requests, question.policy, market.table, market.paths, tiers=market.tiers, explain=True
+    )
+    shown = job.outward()
+    chosen = decision.row is not None
+    reason: dict[str, Any] = {"warnings": [finding_wire(warning) for warning in parsed.warnings]}
+    if chosen:
+        reason |= {"why": decision.why(), "alternatives": decision.alternatives()}
+    else:
+        reason |= {"helps": [h.form() for r in question.requests for h in explain.helps(r, market.table, market.paths)]}
+    return Quote.objects.create(
+        organisation=actor_org,
+        project=organisations.project(actor_org, job.project),
+        made_by=by,
+        spec=shown,
+        spec_digest=spec_digest(shown),
+        rental=job.task.resources.rental,
+        currency=actor_org.currency,
+        points=points(decision, market),
+        pick=_index_of(decision) if chosen else None,
+        reason=reason,
+        seen=_seen(decision),
+        refused=[tier.form() for tier in decision.tiers or ()],
+        created_at=now,
+        expires_at=now + HOLDS_FOR,
+    )
+
+
+def use(*, quote: Quote, now: datetime) -> Quote:
+    """Mark a quote as used, once; Conflict `quote_expired` when it is over or used. The caller's transaction holds it."""
+    locked = Quote.objects.select_for_update().get(id=quote.id)
+    if locked.state != "open" or locked.expires_at <= now:
+        used = locked.state == "used"
+        detail = (
+            _("This quote was used already. Get a new one.") if used else _("This quote has expired. Get a new one.")
+        )
+        raise Conflict(detail, code="quote_expired", state="used" if used else "expired")
+    if Quote.objects.filter(id=quote.id, state="open").update(state="used") != 1:  # another got there first
+        raise Conflict(_("This quote was used already. Get a new one."), code="quote_expired", state="used")
+    locked.state = "used"
+    return locked
+
+
+def expire(*, now: datetime) -> int:
+    """Close quotes that are over; returns how many."""
+    with transaction.atomic():
+        return Quote.objects.filter(state="open", expires_at__lte=now).update(state="expired")
+
+
+def points(decision: Decision, market: Market) -> list[dict[str, Any]]:
+    """The shown points with the price versions behind them."""
+    made = decision.points() if decision.row is not None else []
+    rental = decision.problem.request.rental
+    return [{**point, "prices": prices_of(market.live[point["node"]], rental, point["card_model"])} for point in made]
+
+
+def prices_of(live: LiveRow, rental: str, model: str) -> dict[str, Any]:
+    """Per resource: sku, price version, unit price; as answers and leases show them."""
+    found: dict[str, Any] = {}
+    for resource, of_model in (("core", ""), ("card", model)):
+        row = live.price(resource, rental, of_model)
+        if row is None or (resource == "card" and not model):
+            continue
+        version, micro, tiers = row
+        found[resource] = {
+            "sku": f"{resource}:{of_model or '-'}:{rental}",
+            "price_version": version,
+            "unit_price_micro": micro,
+            "unit_price": micro_text(micro),
+            "tiers": [{"up_to_h": upto, "price_micro": price} for upto, price in tiers],
+        }
+    return found
+
+
+def spec_digest(shown: Mapping[str, Any]) -> str:
+    """What makes two specs the same: all but the name, which may have been made up."""
+    rest = {key: value for key, value in shown.items() if key != "name"}
+    return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _index_of(decision: Decision) -> int | None:
+    return None if decision.position is None else decision.shown.index(decision.position)
+
+
+def _seen(decision: Decision) -> dict[str, Any]:
+    tiers = {tier.tier: {"seen": tier.seen, "kept": tier.kept} for tier in decision.tiers or ()}
+    return {**tiers, "front": len(decision.front.rows), "looked_at": decision.looked_at}
