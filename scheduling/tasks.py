@@ -3,7 +3,12 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import artefacts, capacity, leases, logs, recovery
+from scheduling.services import artefacts, capacity, cycle, leases, logs, quotes, recovery
+
+
+@shared_task(name="scheduling.cycle")
+def place() -> None:
+    cycle.run(now=leases.database_now(), clock=leases.database_now)
 
 
 @shared_task(name="scheduling.sweep")
@@ -19,5 +24,6 @@ def reconcile() -> None:
 
 @shared_task(name="scheduling.expire")
 def expire() -> None:
+    quotes.expire(now=clock.now())
     artefacts.expire(now=clock.now())
     logs.expire(now=clock.now())
