@@ -423,10 +423,13 @@ LEASE_CLASS_OF_TESTS = {
     "ttl_ms": 3_000, "renew_ms": 600, "deadline_ms": 2_400, "lapse_ms": 3_600, "suspect_ms": 1_400, "accept_ms": 2_000,
     "sweep_ms": 200, "usage_ms": 2_000, "frozen_kill_ms": 10_000,
 }  # fmt: skip
-IDLEWILD_LEASE_CLASSES = table(
-    "IDLEWILD_LEASE_CLASSES",
-    {name: dict(LEASE_CLASS_OF_TESTS) for name in LEASE_CLASSES_REAL} if TEST else LEASE_CLASSES_REAL,
-)
+DEMO_USAGE_MS = 5_000  # the embedded profile meters every five seconds, so that costs are seen to grow; its leases are the real ones
+_LEASE_CLASSES = {
+    "production": LEASE_CLASSES_REAL,
+    "embedded": {name: row | {"usage_ms": DEMO_USAGE_MS} for name, row in LEASE_CLASSES_REAL.items()},
+    "test": {name: dict(LEASE_CLASS_OF_TESTS) for name in LEASE_CLASSES_REAL},
+}
+IDLEWILD_LEASE_CLASSES = table("IDLEWILD_LEASE_CLASSES", _LEASE_CLASSES[PROFILE])
 IDLEWILD_FAST_CLASS = {"window_s": 3_600, "renewals_at_least": 200, "sync_p99_ms": 500}
 
 # what → so many per so many seconds, counted per `of`
