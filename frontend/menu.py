@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from portal.accounts.actors import Actor
@@ -79,13 +79,6 @@ def menu_of(request: HttpRequest, actor: Actor) -> list[Group]:
     return [group for group in _groups(request, actor) if group.items]
 
 
-def known(name: str) -> bool:
-    try:
-        return bool(reverse(f"console:{name}"))
-    except NoReverseMatch:
-        return False
-
-
 def _groups(request: HttpRequest, actor: Actor) -> Iterator[Group]:
     here = request.resolver_match.url_name if request.resolver_match else ""
     section = SECTIONS.get(here or "", here)
@@ -95,7 +88,7 @@ def _groups(request: HttpRequest, actor: Actor) -> Iterator[Group]:
             [
                 Item(text, reverse(f"console:{name}"), icon, section == name)
                 for text, name, icon, deed in rows
-                if (not deed or may(actor, deed)) and known(name)
+                if not deed or may(actor, deed)
             ],
         )
 

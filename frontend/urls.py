@@ -4,7 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from django.views.decorators.http import require_POST
 
-from frontend.views import accounts, find, home, invoices, job_new, jobs, market, provider, public, usage
+from frontend.views import accounts, find, home, invoices, job_new, jobs, market, operator, provider, public, usage
 
 app_name = "console"
 
@@ -47,6 +47,11 @@ urlpatterns = [
     path("provide/nodes/<str:public_id>/publish", provider.offer_new, name="offer_new"),
     path("provide/offers", provider.offer_list, name="offers"),
     path("provide/offers/<str:public_id>", provider.offer, name="offer"),
+    path("operate/fleet", operator.fleet, name="fleet"),
+    path("operate/queue", operator.queue, name="queue"),
+    path("operate/jobs", operator.all_jobs, name="all_jobs"),
+    path("operate/organisations", operator.organisation_list, name="organisations"),
+    path("operate/audit", operator.audit_trail, name="audit"),
     path("settings/members", accounts.member_list, name="members"),
     path("settings/keys", accounts.key_list, name="keys"),
     path("settings/secrets", accounts.secret_list, name="secrets"),

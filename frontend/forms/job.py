@@ -43,6 +43,7 @@ RESOURCES = frozenset({"cpus", "memory", "disk_size", "accelerators", "infra", "
 PLACEMENT = frozenset({"pick", "min_green", "deadline", "verified"})
 
 
+FOLDED = ("envs", "secrets", "inputs", "outputs", "labels")
 PLACES = {
     "resources.infra": "region",
     "placement.verified": "unverified",
@@ -94,6 +95,7 @@ def _short(label: Any, *, hint: Any = "", required: bool = False, most: int = 60
 
 
 class JobForm(forms.Form):
+    mostly_optional = True
     name = _short(_("Name"), hint=_("Lower case letters, digits, hyphens."), most=63)
     project = forms.ChoiceField(label=_("Project"))
     run = forms.CharField(
@@ -165,11 +167,13 @@ class JobForm(forms.Form):
                 self.add_error(name, str(finding.message))
 
     @property
-    def more_open(self) -> bool:
-        """Is anything of the folded part filled in?"""
-        return any(
-            self[name].value() or self[name].errors for name in ("envs", "secrets", "inputs", "outputs", "labels")
-        )
+    def more_filled(self) -> str:
+        """What of the folded part is filled in, by label."""
+        return ", ".join(str(self[name].label) for name in FOLDED if self[name].value())
+
+    @property
+    def more_wrong(self) -> bool:
+        return any(self[name].errors for name in FOLDED)
 
     @property
     def placement_open(self) -> bool:

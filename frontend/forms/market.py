@@ -30,6 +30,7 @@ def _share() -> forms.DecimalField:
 
 
 class MarketForm(forms.Form):
+    mostly_optional = True
     region = forms.ChoiceField(label=_("Region"), required=False)
     card = forms.ChoiceField(
         label=_("Cards"),
@@ -70,6 +71,7 @@ class MarketForm(forms.Form):
 
 
 class ReferenceForm(forms.Form):
+    mostly_optional = True
     market = forms.ChoiceField(label=_("Market"), required=False)
     card = forms.CharField(label=_("Card"), required=False, max_length=80)
 

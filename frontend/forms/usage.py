@@ -18,6 +18,7 @@ GROUPS = [
 
 
 class UsageForm(forms.Form):
+    mostly_optional = True
     month = forms.ChoiceField(label=_("Month"), required=False)
     by = forms.ChoiceField(label=_("By"), choices=GROUPS, required=False)
 

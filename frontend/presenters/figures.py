@@ -10,7 +10,7 @@ from fractions import Fraction
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
-from portal.kit.money import MICRO, Exact, Money, micro_text
+from portal.kit.money import CURRENCIES, MICRO, Exact, Money, micro_text
 
 US_PER_HOUR = 3_600_000_000
 UNKNOWN = "–"
@@ -63,6 +63,12 @@ def estimate(micro: int | None, code: str) -> str:
     if int(micro) and not rounded.minor:
         return unit_price(int(micro), code)
     return money(rounded)
+
+
+def rounded_up(micro: int, code: str) -> str:
+    """What is reserved for an amount: never too little."""
+    step = 10 ** (6 - CURRENCIES[code].exponent)
+    return money(Money(-(-int(micro) // step), code))
 
 
 def number(value: object, places: int = 0) -> str:

@@ -46,7 +46,7 @@ def detail(job: Any, attempt: Any | None) -> str:
         return str(words.word("reason", job.reason).text) if job.reason and job.reason != "finished" else ""
     if job.cancel_requested_at:
         return _("being cancelled")
-    if attempt is not None and attempt.phase and attempt.state in ("leased", "running"):
+    if attempt is not None and attempt.phase not in ("", "run") and attempt.state in ("leased", "running"):
         return str(words.word("phase", attempt.phase).text)
     if attempt is not None and attempt.state in ("unreachable", "cancelling"):
         return str(words.word("attempt", attempt.state).text)
@@ -102,7 +102,7 @@ def _attempt(attempt: Any, start: datetime, span: float, now: datetime) -> dict[
         "node": attempt.node.name,
         "place": f"{attempt.node.zone.region.name} · {attempt.node.zone.name}",
         "state": attempt.state,
-        "phase": attempt.phase if attempt.state in ("leased", "running") else "",
+        "phase": attempt.phase if attempt.state in ("leased", "running") and attempt.phase != "run" else "",
         "fence": attempt.fence,
         "isolation": attempt.isolation,
         "reason": attempt.reason,
@@ -138,14 +138,27 @@ def _pieces(attempt: Any, now: datetime) -> Iterable[tuple[str, datetime, dateti
 
 
 # --- why it waits, how it ended ------------------------------------------------------------------------------------------
+def counted(tier: str, amount: int) -> str:
+    """4 regions, 1 node."""
+    texts = {
+        "region": ngettext("%(n)s region", "%(n)s regions", amount),
+        "zone": ngettext("%(n)s zone", "%(n)s zones", amount),
+        "node": ngettext("%(n)s node", "%(n)s nodes", amount),
+    }
+    return texts[tier] % {"n": amount} if tier in texts else ""
+
+
 def reason_text(refused: Mapping[str, Any]) -> str:
-    """A waiting reason with its figures: the house's sentence in the reader's language."""
+    """A waiting reason with its figures: the house's sentence in the reader's language, and of how many places it is said."""
     try:
-        sentence = WAITING[WaitReason(str(refused["reason"]))].text
+        known = WAITING[WaitReason(str(refused["reason"]))]
     except ValueError:
         return str(words.word("waiting", refused["reason"]).text)
+    sentence = known.text
+    places = counted(known.tier, int(refused["count"])) if refused.get("count") else ""
     gaps = {name: refused.get(name, "") for name in ("count", "asked", "best", "unit")}
-    return _(sentence).format(**gaps)
+    said = _(sentence).format(**gaps)
+    return _("%(places)s: %(reason)s") % {"places": places, "reason": said} if places else said
 
 
 def waiting(task: Any | None) -> dict[str, Any] | None:

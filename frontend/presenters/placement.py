@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from frontend.presenters import figures, words
-from frontend.presenters.jobs import help_text, reason_text
+from frontend.presenters.jobs import counted, help_text, reason_text
 from portal.kit.money import parse_micro
 
 ROLES = {
@@ -46,7 +46,7 @@ def role(name: str) -> str:
 # --- a quote -------------------------------------------------------------------------------------------------------------
 def quote(found: Any) -> dict[str, Any]:
     """A quote as the page shows it."""
-    points = [point(row, found.pick) for row in found.points]
+    points = [point(row, found.pick) | {"position": place} for place, row in enumerate(found.points)]
     chosen = next((row for row in points if row["picked"]), points[0] if points else None)
     return {
         "public_id": found.public_id,
@@ -58,7 +58,7 @@ def quote(found: Any) -> dict[str, Any]:
         "seen": seen(found.seen),
         "refused": refusals(found.refused),
         "note": front_note(len(points)) if points else "",
-        "cap": chosen["high"] if chosen else None,
+        "cap": figures.rounded_up(found.points[chosen["position"]]["high_micro"], found.currency) if chosen else None,
     }
 
 
@@ -143,28 +143,8 @@ def seen(told: Any) -> str:
         {row["tier"]: row for row in told if isinstance(row, Mapping)} if isinstance(told, list) else dict(told or {})
     )
     counts = {name: (row.get("seen", 0) if isinstance(row, Mapping) else row) for name, row in tiers.items()}
-    texts = []
-    for name, one, many in (
-        ("region", "%(n)s region", "%(n)s regions"),
-        ("zone", "%(n)s zone", "%(n)s zones"),
-        ("node", "%(n)s node", "%(n)s nodes"),
-    ):
-        amount = counts.get(name, counts.get(f"{name}s"))
-        if isinstance(amount, int):
-            texts.append(_counted(one, many, amount))
-    return ", ".join(texts)
-
-
-def _counted(one: str, many: str, amount: int) -> str:
-    return ngettext(one, many, amount) % {"n": amount}
-
-
-COUNTED = (
-    ngettext("%(n)s region", "%(n)s regions", 1),
-    ngettext("%(n)s zone", "%(n)s zones", 1),
-    ngettext("%(n)s node", "%(n)s nodes", 1),
-)
-"""Named here so that the catalog knows them."""
+    amounts = [(name, counts.get(name, counts.get(f"{name}s"))) for name in ("region", "zone", "node")]
+    return ", ".join(counted(name, amount) for name, amount in amounts if isinstance(amount, int))
 
 
 def refusals(tiers: Any) -> list[dict[str, str]]:

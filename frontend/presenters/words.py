@@ -274,6 +274,7 @@ WAITING = {
     "gang_incomplete": Word(_("Not all nodes of the group are free together")),
     "preempting": Word(_("A spot job is making room")),
     "taken_meanwhile": Word(_("Another job took the place")),
+    "deadline_passed": Word(_("Would end after the deadline")),
     "no_offers": Word(_("Nothing is on offer")),
     "no_capacity": Word(_("No node fits now")),
 }

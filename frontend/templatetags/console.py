@@ -163,6 +163,7 @@ def field(bound: BoundField, wide: bool = False, rows: int = 0, label: str = "")
         "input": bound.as_widget(attrs=attrs),
         "wide": wide,
         "label": label or bound.label,
+        "say_optional": not bound.field.required and not getattr(bound.form, "mostly_optional", False),
         "is_check": isinstance(widget, CheckboxInput),
     }
 
