@@ -106,12 +106,20 @@ def processes_of(node: LocalNode, agent_pid: int | None) -> list[psutil.Process]
     return list(found.values())
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Neither gone nor waiting to be reaped."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def kill_node(node: LocalNode, agent_pid: int | None) -> list[int]:
     """SIGKILL, the agent first so that it starts nothing more, again until nothing is left; the pids."""
     killed: list[int] = []
     until = time.monotonic() + GONE_S
     while time.monotonic() < until:
-        alive = [process for process in processes_of(node, agent_pid) if process.status() != psutil.STATUS_ZOMBIE]
+        alive = [process for process in processes_of(node, agent_pid) if is_alive(process)]
         if not alive:
             break
         alive.sort(key=lambda process: process.pid != agent_pid)
