@@ -123,8 +123,8 @@ _EQUAL_ONLY = ("=", "!=", "in", "notin")
 _TOKEN = re.compile(
     r"""\s*(?:(?P<op>!=|>=|<=|==|=|>|<)|(?P<open>\[)|(?P<close>\])|(?P<comma>,)|"(?P<text>[^"]*)"|(?P<word>[^\s\[\],"=!<>]+))"""
 )
-_NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,12})?)(.*)", re.DOTALL)
-_VERSION = re.compile(r"\d{1,5}(?:\.\d{1,5}){0,3}")
+_NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,12})?)(.*)", re.DOTALL | re.ASCII)
+_VERSION = re.compile(r"\d{1,5}(?:\.\d{1,5}){0,3}", re.ASCII)
 
 
 class BadFilter(InvalidInput):
@@ -258,7 +258,7 @@ def _need(text: str, tokens: list[_Token], index: int, what: str, expected: str)
 
 def _field(token: _Token) -> Field:
     if token.kind != "word" or token.text not in FIELDS:
-        near = get_close_matches(token.text.lower(), FIELDS, n=1, cutoff=0.5)
+        near = get_close_matches(token.text.lower(), FIELDS, n=1, cutoff=0.65)
         raise BadFilter(token.start, f"there is no field {token.text}", nearest=near[0] if near else None)
     return FIELDS[token.text]
 
@@ -333,7 +333,7 @@ def parse_order(words: Sequence[str]) -> tuple[Key, ...]:
         down = word.endswith("-")
         name = word.removesuffix("-")
         if name not in FIELDS:
-            near = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0.5)
+            near = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0.65)
             raise BadFilter(0, f"there is no field {name} to sort by", nearest=near[0] if near else None)
         keys.append(Key(name, down))
     if len(keys) > MOST_KEYS:

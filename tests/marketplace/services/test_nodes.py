@@ -21,9 +21,7 @@ TERMS = {"prices": {"core": "0.10", "card": "2.00"}, "spot_factor": "0.6", "gree
 def prove(node, *, hardware=None, now=LATER, **reports):
     """The agent's first inventory report."""
     reports = {"self_test": SomeSelfTest(), "fingerprint": SomeReport(), "runtime": {"python": "3.11.2"}, **reports}
-    return nodes.on_inventory(
-        node=node, hardware=hardware or SomeHardware(), agent_version="test", now=now, **reports
-    )
+    return nodes.on_inventory(node=node, hardware=hardware or SomeHardware(), agent_version="test", now=now, **reports)
 
 
 def test_an_invited_node_waits_for_its_machine(sol):
@@ -96,7 +94,9 @@ def test_a_used_token_changes_nothing_and_leaves_one_audit_event(sol):
     first = nodes.enroll(token=invited.token, hardware=SomeHardware(), agent_version="1", boot_id="a", now=THEN)
     before = AuditEvent.objects.count()
     with pytest.raises(NotSignedIn, match="used"):
-        nodes.enroll(token=invited.token, hardware=SomeHardware(cores_milli=1000), agent_version="1", boot_id="b", now=LATER)
+        nodes.enroll(
+            token=invited.token, hardware=SomeHardware(cores_milli=1000), agent_version="1", boot_id="b", now=LATER
+        )
     first.node.refresh_from_db()
     assert (first.node.boot_id, first.node.cores_milli) == ("a", 8000)
     assert AuditEvent.objects.count() == before + 1
@@ -123,7 +123,11 @@ def test_virtual_cards_are_refused_where_the_profile_has_none(sol, settings):
     invited = an_invited(sol)
     with pytest.raises(InvalidInput, match="no virtual cards"):
         nodes.enroll(
-            token=invited.token, hardware=SomeHardware(devices=cards(1, virtual=True)), agent_version="1", boot_id="a", now=THEN
+            token=invited.token,
+            hardware=SomeHardware(devices=cards(1, virtual=True)),
+            agent_version="1",
+            boot_id="a",
+            now=THEN,
         )
     invited.node.refresh_from_db()
     assert invited.node.state == "invited"
