@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import F, Sum
 
 from billing.domain import invoicing, ledger, rail, rating, statement, wording
 from billing.domain.invoicing import InvoiceEvent, InvoiceState, NetLine
@@ -36,7 +36,7 @@ from portal.accounts.models import Membership, Role
 from portal.audit.services import note
 from portal.kit.errors import Conflict
 from portal.kit.intervals import Interval
-from portal.kit.money import Money
+from portal.kit.money import CURRENCIES, Money
 from portal.outbox.services import put
 
 SYSTEM = "system"
@@ -186,11 +186,13 @@ def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, 
 
 
 def mark_past_due(*, now: datetime) -> int:
-    """Invoices whose day has passed; returns how many."""
+    """Invoices whose day has passed; returns how many. What is below the rail's minimum cannot be collected: it stays open and blocks nobody."""
     marked = 0
     for state in (InvoiceState.OPEN, InvoiceState.PARTIALLY_PAID):
         after, _ = invoicing.advance(state, InvoiceEvent.OVERDUE)
-        marked += Invoice.objects.filter(state=state, due_at__lte=now, demo=False).update(state=after)
+        for rules in CURRENCIES.values():
+            late = Invoice.objects.filter(state=state, currency=rules.code, due_at__lte=now, demo=False)
+            marked += late.filter(payable_minor__gte=F("paid_minor") + rules.rail_minimum).update(state=after)
     return marked
 
 

@@ -1,4 +1,6 @@
-"""The committed cases of tests/cases/billing.yaml, each through the services on PostgreSQL. Ids: a1–a3 a5 b1 b2 b5–b14 c1–c4 d1–d3 f1 g1 g2 i1 o1 o2 q1 q2 tier1–6.
+"""The committed cases of tests/cases/billing.yaml, each through the services on PostgreSQL.
+
+Here: a1–a3 a5 b1 b2 b5–b14 c1–c4 d1–d3 f1 g1 g2 i1 o1 o2 q1 q2 tier1–6.
 
 (h: wallets, l: credit notes, n: payouts, e: webhooks come with the money issue; j1, k1, m1, a3: test_periods, test_ledger, test_invoices.)
 """
@@ -285,7 +287,7 @@ def test_d1_what_comes_within_the_grace_is_in_its_own_month():
     given, expected = case("bill-d1")
     tenant, row = a_tenant(period_timezone=given["timezone"]), given["record"]
     fact = a_fact(tenant, started_at=moment(row["start"]), ended_at=moment(row["end"]))
-    assert periods.GRACE == timedelta(hours=given["grace_h"])
+    assert timedelta(hours=given["grace_h"]) == periods.GRACE
     usage.record(fact=fact, now=moment(given["received_at"]))
     closed = closing.close(
         organisation_id=tenant.id, month=expected["invoice_month"], now=moment("2026-11-03T16:00:00Z")
@@ -357,7 +359,7 @@ def test_d3_too_old_or_in_the_future_is_kept_in_quarantine():
 
 
 def test_f1_a_negative_invoice_becomes_a_credit_balance():
-    given, expected = case("bill-f1")
+    _given, expected = case("bill-f1")
     tenant = a_tenant()
     lost = a_fact(tenant, attempt_ref="att_lost", seconds=3600, unit_price_micro=7_000_000)
     usage.record(fact=lost, now=lost.ended_at)
@@ -428,11 +430,10 @@ def test_i1_a_fact_of_no_length_costs_nothing():
 
 def test_o1_a_changing_count_is_metered_piece_by_piece():
     given, expected = case("bill-o1")
-    tenant, start, seq = a_tenant(), datetime(2026, 10, 5, tzinfo=UTC), 0
+    tenant, start = a_tenant(), datetime(2026, 10, 5, tzinfo=UTC)
     spans = [(row["count_milli"], row["minutes"] * 60 * 10**6) for row in given["intervals"]]
     assert metering.cumulative_qty(spans) == expected["qty_us"]
-    for row in given["intervals"]:
-        seq += 1
+    for seq, row in enumerate(given["intervals"], start=1):
         fact = a_fact(tenant, seq=seq, started_at=start, seconds=row["minutes"] * 60, count_milli=row["count_milli"])
         usage.record(fact=fact, now=fact.ended_at)
         start = fact.ended_at

@@ -1,12 +1,10 @@
 """Documents: the same bytes whenever they are made; both languages; a spreadsheet that reads Chinese."""
 
 import io
-import json
 
 import pypdf
 import pytest
 
-from billing.selectors import invoices as stored
 from billing.services import documents, usage
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant, october
 
