@@ -29,12 +29,15 @@ LIMITS_S = {"first": 480.0, "second": 90.0, "test": 900.0}
 KEPT = ("LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_CERT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, *, plain: bool = False) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    path = (
+        "/usr/local/bin:/usr/bin:/bin" if plain else os.environ["PATH"]
+    )  # root's own programs may lie in a closed home
     return {
         **kept,
         "HOME": str(home),
-        "PATH": os.environ["PATH"],
+        "PATH": path,
         "XDG_STATE_HOME": str(home / "state"),
         "XDG_CACHE_HOME": str(home / "cache"),
     }
@@ -44,7 +47,13 @@ def run(words: list[str], clone: Path, home: Path, who: dict[str, Any], log: Pat
     began = time.monotonic()
     with log.open("ab") as out:
         code = subprocess.run(
-            words, cwd=clone, env=environment(home), stdout=out, stderr=subprocess.STDOUT, check=False, **who
+            words,
+            cwd=clone,
+            env=environment(home, plain=bool(who)),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+            **who,
         ).returncode
     return code, time.monotonic() - began
 
@@ -78,7 +87,12 @@ def one_case(case: str, *, tests: bool) -> bool:
             flush=True,
         )
     subprocess.run(
-        ["./dev", "reset", "--yes"], cwd=clone, env=environment(home), check=False, stdout=subprocess.DEVNULL, **who
+        ["./dev", "reset", "--yes"],
+        cwd=clone,
+        env=environment(home, plain=bool(who)),
+        check=False,
+        stdout=subprocess.DEVNULL,
+        **who,
     )
     if good:
         shutil.rmtree(base)
