@@ -155,12 +155,12 @@ def _why(
 ) -> Why:
     if event is None:
         return Why.NEVER_FOR_THIS_REASON
-    if reason in SILENCES and policy.action is Action.STOP:
+    if reason in SILENCES and policy.action == Action.STOP:
         return Why.STOP_ON_DISCONNECT
     if now - first > policy.duration:
         return Why.DURATION_OVER
     if event is RetryEvent.INTERRUPTION:
-        wanted = event in policy.on_events and policy.strategy is not Strategy.NONE
+        wanted = event in policy.on_events and policy.strategy != Strategy.NONE
         return Why.AGAIN if wanted else Why.EVENT_NOT_WANTED
     if failures[ERRORS] > policy.restarts_on_errors:
         return Why.RESTARTS_USED_UP if policy.restarts_on_errors else Why.EVENT_NOT_WANTED

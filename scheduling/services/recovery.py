@@ -74,7 +74,7 @@ def sweep(*, now: datetime, at_ms: int | None = None) -> Swept:
     if updated != 1:  # another sweep got there first
         return Swept(quiet="another sweep")
     if judgement.forgive:
-        forgiven = _forgive_all(now)
+        forgiven = _forgive_all(now, at_ms)
         return Swept(forgiven=forgiven, quiet="the soft store has lost something", **_housekeeping(now))
     counts = {"lapsed": 0, "unreachable": 0, "heard": 0, "forgiven": 0}
     extended: list[tuple[int, datetime]] = []
@@ -190,13 +190,22 @@ def _forgive_one(row: Attempt, times: Times, now: datetime, at_ms: int | None) -
     return "forgiven"
 
 
-def _forgive_all(now: datetime) -> int:
+def _forgive_all(now: datetime, at_ms: int | None) -> int:
+    """All leases count as renewed now, in the rows and (so that no entry is missed later) in the store."""
     count = 0
     for name in leases.classes():
         expires = now + timedelta(milliseconds=leases.times(name).ttl_ms)
         count += Lease.objects.filter(state=LeaseState.ACTIVE, lease_class=name).update(
             expires_at=Greatest(F("expires_at"), expires)
         )
+    by_node: dict[str, list[alive.Renewed]] = {}
+    held = Lease.objects.filter(state=LeaseState.ACTIVE).values_list(
+        "node__public_id", "attempt__public_id", "fence", "lease_class"
+    )
+    for node, attempt, fence, lease_class in held:
+        by_node.setdefault(node, []).append(alive.Renewed(attempt, fence, leases.times(lease_class).ttl_ms))
+    for node, entries in by_node.items():
+        alive.keep(node=node, leases=entries, at_ms=at_ms)
     return count
 
 
