@@ -90,9 +90,9 @@ def live_attempt(job: Job) -> Attempt | None:
     return attempts(job).filter(state__in=_LIVE).first()
 
 
-def events(job: Job) -> QuerySet[JobEvent]:
-    """What happened, newest first."""
-    return JobEvent.objects.filter(job=job).order_by("-id")
+def events(job: Job, *, since: int = 0) -> QuerySet[JobEvent]:
+    """What happened, newest first; `since`: after that sequence."""
+    return JobEvent.objects.filter(job=job, sequence__gt=since).order_by("-id")
 
 
 def quote(organisation: Organisation, public_id: str) -> Quote:

@@ -25,10 +25,10 @@ from scheduling.domain.job import TaskEvent, TaskState
 from scheduling.domain.placement import Decision, decide_in_order, feasible
 from scheduling.domain.reasons import EndReason, RetryEvent, Tier, WaitReason
 from scheduling.models import NodeState, Task
-from scheduling.selectors import jobs, snapshot
+from scheduling.selectors import asking, jobs, snapshot
+from scheduling.selectors.asking import Question
 from scheduling.selectors.snapshot import Market
-from scheduling.services import asking, booking, events, live, outcomes
-from scheduling.services.asking import Question
+from scheduling.services import booking, events, live, outcomes
 from scheduling.services.booking import Outcome
 
 MOST_PLACED = 500

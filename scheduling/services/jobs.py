@@ -23,6 +23,8 @@ from scheduling.domain.attempt import LIVE
 from scheduling.domain.demand import JobSpec, Pick, TaskSpec
 from scheduling.domain.job import JOB_OPEN, JobState, TaskEvent, TaskState
 from scheduling.domain.reasons import EndReason
+from scheduling.domain.spec import BUDGET_ACTIONS
+from scheduling.domain.spec_values import Wrong, money_minor
 from scheduling.models import Attempt, Job, Quote, Task
 from scheduling.selectors import snapshot
 from scheduling.services import events, leases, live, outcomes, quotes, specs
@@ -171,6 +173,34 @@ def change(*, job: Job, values: Mapping[str, Any], by: str, now: datetime) -> Jo
             live.changed(f"job.{job.public_id}", f"org.{job.organisation.public_id}.jobs")
     job.refresh_from_db()
     return job
+
+
+def as_columns(job: Job, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a door read (`priority labels max_price budget`) as columns; InvalidInput for a budget that is none."""
+    columns = {name: values[name] for name in ("priority", "labels") if name in values}
+    if "max_price" in values:
+        if values["max_price"] is None and job.quote is None:
+            raise InvalidInput([Finding("max_price", "price_unbounded", _("a job without a quote needs a cap"))])
+        columns["max_price_micro"] = values["max_price"]
+    if "budget" in values:
+        columns |= _budget(job, values["budget"])
+    return columns
+
+
+def _budget(job: Job, value: Any) -> dict[str, Any]:
+    amount, on_exceed = value, job.budget_on_exceed
+    if isinstance(value, Mapping):
+        amount, on_exceed = value.get("amount"), value.get("on_exceed", on_exceed)
+        strange = set(value) - {"amount", "on_exceed"}
+        if strange or amount is None or on_exceed not in BUDGET_ACTIONS:
+            raise InvalidInput([Finding("budget", "bad_value", _("an amount, or amount and on_exceed: stop or hold"))])
+    if amount is None:
+        return {"budget_minor": None}
+    try:
+        return {"budget_minor": money_minor(amount, job.currency), "budget_on_exceed": on_exceed}
+    except Wrong as wrong:
+        message = _(wrong.message).format(**wrong.gaps)
+        raise InvalidInput([Finding("budget", wrong.code, message, wrong.hint)]) from None
 
 
 def _spec_with(job: Job, changed: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from portal.kit.money import micro_text
 from scheduling.domain import explain
 from scheduling.domain.placement import Decision, decide_in_order
 from scheduling.models import Quote
-from scheduling.selectors import snapshot
+from scheduling.selectors import asking, snapshot
 from scheduling.selectors.snapshot import Market
-from scheduling.services import asking, specs
+from scheduling.services import specs
 
 HOLDS_FOR = timedelta(minutes=10)
 

@@ -143,8 +143,8 @@ def test_a_node_that_is_not_heard_gets_no_new_work(ada: Person, sol: Person) -> 
 
 
 def test_a_price_raised_between_decision_and_booking_is_not_paid(ada: Person, sol: Person) -> None:
-    from scheduling.selectors import jobs, snapshot
-    from scheduling.services import asking, booking
+    from scheduling.selectors import asking, jobs, snapshot
+    from scheduling.services import booking
 
     node = a_node(sol, prices={"core": "0.10"})
     heard()

@@ -1,0 +1,25 @@
+"""Addresses of scheduling below /api/v1/."""
+
+from django.urls import path, re_path
+
+from scheduling.api import decisions, jobs, links, quotes
+
+_ID = r"(?P<public_id>[A-Za-z0-9_]{1,40})"
+
+urlpatterns = [
+    path("quotes", quotes.Quotes.as_view()),
+    re_path(rf"^quotes/{_ID}$", quotes.OneQuote.as_view()),
+    path("jobs", jobs.Jobs.as_view()),
+    re_path(rf"^jobs/{_ID}$", jobs.OneJob.as_view()),
+    re_path(rf"^jobs/{_ID}:cancel$", jobs.Cancel.as_view()),
+    re_path(rf"^jobs/{_ID}:retry$", jobs.Retry.as_view()),
+    re_path(rf"^jobs/{_ID}/tasks$", jobs.Tasks.as_view()),
+    re_path(rf"^jobs/{_ID}/attempts$", jobs.Attempts.as_view()),
+    re_path(rf"^jobs/{_ID}/events$", jobs.Events.as_view()),
+    re_path(rf"^jobs/{_ID}/cost$", jobs.Cost.as_view()),
+    re_path(rf"^jobs/{_ID}/decisions$", jobs.Decisions.as_view()),
+    re_path(rf"^jobs/{_ID}/explain$", jobs.Explain.as_view()),
+    re_path(rf"^decisions/{_ID}:replay$", decisions.Replay.as_view()),
+    path("links", links.Links.as_view()),
+    path("schema/job-spec.json", quotes.JobSpecSchema.as_view()),
+]
