@@ -200,7 +200,10 @@ class FileKind(str, Enum):
 
 
 class OrderKind(str, Enum):
-    """What the portal asks of a node between jobs; answered by an InventoryReport (drain, retire: by ending)."""
+    """What the portal asks of a node between jobs; answered by an InventoryReport.
+
+    An order stands in every sync answer, under the same id, until it is served. A drain that is no longer named is over.
+    """
 
     SELF_TEST = "self_test"
     FINGERPRINT = "fingerprint"
@@ -616,7 +619,7 @@ class Fenced(Message):
 
 @dataclass(frozen=True)
 class Order(Message):
-    id: Annotated[str, Text(64, 1)]  # an order is carried out once per id
+    id: Annotated[str, Text(64, 1)]  # carried out once for as long as it stands
     kind: OrderKind
     nonce: Annotated[str, Text(200)] = ""
     deadline_ms: Annotated[Optional[int], Whole(0)] = None  # drain: jobs still running then are stopped

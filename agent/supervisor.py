@@ -40,6 +40,7 @@ SAMPLE_MS = 2000
 DISK_EVERY_MS = 5000
 DISK_STEP = 2000  # entries looked at per tick
 LOG_MOST = 64 * 1024 * 1024
+CUT_NOTE = b"\n[idlewild: output cut here, the limit of 64 MiB is reached]\n"
 SIGXFSZ_EXIT = 128 + signal.SIGXFSZ
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -85,9 +86,9 @@ class Spool:
     def _put(self, data: bytes) -> None:
         if self._full or not data:
             return
-        if self.size + len(data) > LOG_MOST:
-            note = b"\n[idlewild: output cut here, the limit of 64 MiB is reached]\n"
-            data = data[: max(0, LOG_MOST - self.size - len(note))] + note
+        room = LOG_MOST - len(CUT_NOTE) - self.size
+        if len(data) > room:
+            data = data[:room] + CUT_NOTE
             self._full = True
         view = memoryview(data)
         while view:

@@ -59,6 +59,7 @@ class Peer:
         self.mood = "ok"
         self.leases: dict[str, Lease] = {}
         self.orders: list[wire.Order] = []
+        self.told: set[str] = set()
         self.syncs: list[wire.SyncRequest] = []
         self.inventories: list[wire.InventoryReport] = []
         self.incarnation = 0
@@ -71,7 +72,15 @@ class Peer:
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def __enter__(self) -> Peer:
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", interface="asgi3", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            self.app,
+            host="127.0.0.1",
+            port=0,
+            log_level="critical",
+            lifespan="off",
+            interface="asgi3",
+            timeout_graceful_shutdown=1,
+        )
         self.server = uvicorn.Server(config)
         self.server.install_signal_handlers = lambda: None
         self.thread = threading.Thread(target=self._serve, daemon=True)
@@ -110,7 +119,7 @@ class Peer:
 
     # ── what a test does ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def assign(self, run: str, *, inputs: Mapping[int, bytes] | None = None, **spec: Any) -> str:
+    def assign(self, run: str, *, contents: Mapping[int, bytes] | None = None, **spec: Any) -> str:
         self.count += 1
         attempt = f"att_{self.count:08d}"
         values: dict[str, Any] = {
@@ -129,7 +138,7 @@ class Peer:
             "region": "east",
             **spec,
         }
-        self.leases[attempt] = Lease(AssignmentSpec(**values), inputs=dict(inputs or {}))
+        self.leases[attempt] = Lease(AssignmentSpec(**values), inputs=dict(contents or {}))
         self._poke()
         return attempt
 
@@ -144,12 +153,16 @@ class Peer:
         self._poke()
 
     def order(self, kind: wire.OrderKind, **more: Any) -> None:
-        self.orders.append(wire.Order(f"order-{len(self.orders)}", kind, **more))
+        """It stands in every answer until it is served (drain: until `orders` is cleared)."""
+        self.count += 1
+        self.orders.append(wire.Order(f"order-{self.count}", kind, **more))
         self._poke()
 
     def finished(self, attempt: str, seconds: float = 30.0) -> wire.FinishReport:
         lease = self.leases[attempt]
-        report = self.until(lambda: lease.finish, seconds, f"for the finish of {attempt} ({lease.state}, {lease.phases})")
+        report = self.until(
+            lambda: lease.finish, seconds, f"for the finish of {attempt} ({lease.state}, {lease.phases})"
+        )
         assert isinstance(report, wire.FinishReport)
         return report
 
@@ -184,10 +197,14 @@ class Peer:
         if self.mood == "mute":
             await asyncio.sleep(5)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
+        await send(
+            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+        )
         await send({"type": "http.response.body", "body": content})
 
-    async def handle(self, method: str, path: str, headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> Any:
+    async def handle(
+        self, method: str, path: str, headers: Mapping[str, str], query: Mapping[str, str], body: bytes
+    ) -> Any:
         if path.startswith("/files/"):
             name = path.removeprefix("/files/")
             if name not in self.files:
@@ -202,7 +219,10 @@ class Peer:
         if path == wire.SYNC:
             return await self._sync(wire.SyncRequest.from_wire(json.loads(body)))
         if path == wire.INVENTORY:
-            self.inventories.append(wire.InventoryReport.from_wire(json.loads(body)))
+            report = wire.InventoryReport.from_wire(json.loads(body))
+            self.inventories.append(report)
+            served = {"self_test": report.self_test, "fingerprint": report.fingerprint, "inventory": report.runtime}
+            self.orders = [order for order in self.orders if served.get(order.kind.value) is None]
             return wire.InventoryAnswer(state="listed").to_wire()
         if path == wire.USAGE:
             return self._usage(wire.UsageBatch.from_wire(json.loads(body)))
@@ -232,25 +252,35 @@ class Peer:
             if lease is None or lease.state != "active" or lease.spec.fence != held.fence:
                 fenced.append(wire.Fenced(held.attempt, held.fence))
             else:
-                renewals.append(wire.Renewal(held.attempt, held.fence, lease.spec.ttl_ms, lease.spec.renew_ms, lease.spec.deadline_ms))
+                renewals.append(
+                    wire.Renewal(
+                        held.attempt, held.fence, lease.spec.ttl_ms, lease.spec.renew_ms, lease.spec.deadline_ms
+                    )
+                )
         self.changed.clear()
         if not fenced and not self._news() and request.hold_ms:
             try:
                 await asyncio.wait_for(self.changed.wait(), min(request.hold_ms, 3000) / 1000)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 pass
-        orders, self.orders = self.orders, []
+        self.told.update(order.id for order in self.orders)
         return wire.SyncAnswer(
             incarnation=self.incarnation,
-            assignments=tuple(wire.Assignment(id, lease.spec.fence, 3000) for id, lease in self.leases.items() if lease.state == "pending"),
+            assignments=tuple(
+                wire.Assignment(id, lease.spec.fence, 3000)
+                for id, lease in self.leases.items()
+                if lease.state == "pending"
+            ),
             renewals=tuple(renewals),
             cancels=tuple(lease.cancel for lease in self.leases.values() if lease.cancel and lease.state == "active"),
             fenced=tuple(fenced),
-            orders=tuple(orders),
+            orders=tuple(self.orders),
         ).to_wire()
 
     def _news(self) -> bool:
-        return bool(self.orders) or any(lease.state == "pending" or (lease.cancel and lease.state == "active") for lease in self.leases.values())
+        return any(order.id not in self.told for order in self.orders) or any(
+            lease.state == "pending" or (lease.cancel and lease.state == "active") for lease in self.leases.values()
+        )
 
     def _usage(self, batch: wire.UsageBatch) -> Any:
         results = []
@@ -262,7 +292,9 @@ class Peer:
             results.append(wire.UsageResult(row.attempt, row.resource, row.seq, verdict))
         return wire.UsageAnswer(tuple(results)).to_wire()
 
-    def _attempt(self, attempt: str, act: str, rest: list[str], headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> Any:
+    def _attempt(
+        self, attempt: str, act: str, rest: list[str], headers: Mapping[str, str], query: Mapping[str, str], body: bytes
+    ) -> Any:
         lease = self.leases.get(attempt)
         if lease is None:
             raise Problem(404, "not_found")

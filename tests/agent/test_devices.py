@@ -34,7 +34,10 @@ class Bound(VirtualCards):
 
 
 def test_virtual_cards_come_from_the_environment() -> None:
-    assert [d.id for d in VirtualCards.from_environment({"IDLEWILD_VIRTUAL_CARDS": "2"}).probe()] == ["virtual-0", "virtual-1"]
+    assert [d.id for d in VirtualCards.from_environment({"IDLEWILD_VIRTUAL_CARDS": "2"}).probe()] == [
+        "virtual-0",
+        "virtual-1",
+    ]
     assert VirtualCards.from_environment({}).probe() == []
     assert all(d.virtual and d.model == "virtual" for d in VirtualCards(3).probe())
 

@@ -96,7 +96,10 @@ EXPECTED: dict[tuple[State, str], tuple[State, tuple[type, ...]]] = {
     **{(state, "FencedOff"): (S.KILLING, (m.Kill,)) for state in SUPERVISED},
     **{(state, "Ended"): (S.FINISHING, (m.Finish,)) for state in SUPERVISED},
     **{(state, "SupervisorLost"): (S.FINISHING, (m.Finish,)) for state in SUPERVISED},
-    **{(S.KILLING, name): (S.KILLING, ()) for name in ("Started", "Froze", "Thawed", "Renewed", "Cancelled", "FencedOff")},
+    **{
+        (S.KILLING, name): (S.KILLING, ())
+        for name in ("Started", "Froze", "Thawed", "Renewed", "Cancelled", "FencedOff")
+    },
     **{(S.DONE, name): (S.DONE, ()) for name in EVENTS},
 }
 
@@ -117,9 +120,15 @@ def test_every_pair(state: State, name: str) -> None:
 
 
 def test_the_docstring_shows_the_table() -> None:
-    rows = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in (m.__doc__ or "").splitlines() if line.startswith("| ")]
+    rows = [
+        [cell.strip() for cell in line.strip("| \n").split("|")]
+        for line in (m.__doc__ or "").splitlines()
+        if line.startswith("| ")
+    ]
     states = [State(name) for name in rows[0][1:]]
-    shown = {(state, row[0]) for row in rows[1:] for state, cell in zip(states, row[1:] + [""] * 10, strict=False) if cell}
+    shown = {
+        (state, row[0]) for row in rows[1:] for state, cell in zip(states, row[1:] + [""] * 10, strict=False) if cell
+    }
     assert shown == {pair for pair in EXPECTED if pair[0] is not State.DONE}
 
 

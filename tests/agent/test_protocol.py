@@ -23,10 +23,17 @@ SAMPLES: list[Message] = [
     wire.EnrollRequest("token-123", "host", "0.1.0", "boot", fake.with_cores(4000, cards=2)),
     wire.Enrolled("nod_0001", "secret-secret-secret", "n", "east", "east-1"),
     wire.InventoryReport(
-        **SENDER, hardware=fake.HARDWARE, agent_version="1", runtime={"os": "x"}, self_test=fake.self_test(), fingerprint=fake.fingerprint()
+        **SENDER,
+        hardware=fake.HARDWARE,
+        agent_version="1",
+        runtime={"os": "x"},
+        self_test=fake.self_test(),
+        fingerprint=fake.fingerprint(),
     ),
     wire.InventoryAnswer("listed", (wire.Check("a", False, "b", "c", True),)),
-    wire.SyncRequest("boot", None, 1, 0, 20_000, (wire.HeldLease(ATTEMPT, 7, Phase.RUN, True),), True, wire.Load(1, 2, 3, 4)),
+    wire.SyncRequest(
+        "boot", None, 1, 0, 20_000, (wire.HeldLease(ATTEMPT, 7, Phase.RUN, True),), True, wire.Load(1, 2, 3, 4)
+    ),
     wire.SyncAnswer(
         3,
         100,
@@ -80,14 +87,13 @@ def test_every_message_has_a_sample() -> None:
     top = {
         cls.__name__
         for cls in vars(wire).values()
-        if inspect.isclass(cls) and issubclass(cls, Message) and dataclasses.is_dataclass(cls) and cls is not wire.FromAgent
+        if inspect.isclass(cls)
+        and issubclass(cls, Message)
+        and dataclasses.is_dataclass(cls)
+        and cls is not wire.FromAgent
     }
-    inside: set[str] = set()
-    for sample in SAMPLES:
-        for hint in typing.get_type_hints(type(sample)).values():
-            inside |= {arg.__name__ for arg in _classes(hint)}
-    inside |= {arg.__name__ for name in ("SelfTest", "FingerprintReport", "Hardware") for h in typing.get_type_hints(getattr(wire, name)).values() for arg in _classes(h)}
-    inside |= {arg.__name__ for h in typing.get_type_hints(wire.AssignmentSpec).values() for arg in _classes(h)}
+    outer = [type(sample) for sample in SAMPLES] + [wire.SelfTest, wire.FingerprintReport, wire.Hardware]
+    inside = {arg.__name__ for cls in outer for hint in typing.get_type_hints(cls).values() for arg in _classes(hint)}
     assert top - inside == set(BY_NAME)
 
 
@@ -111,8 +117,18 @@ def _classes(hint: Any) -> list[type]:
         ("SyncRequest", {"leases": [5]}, "leases[0]", "an object"),
         ("SyncRequest", {"leases": [{"attempt": "att_1", "fence": 1}]}, "leases[0].phase", "is required"),
         ("SyncRequest", {"leases": [{"attempt": "att_1", "fence": 0, "phase": "run"}]}, "leases[0].fence", "from 1"),
-        ("SyncRequest", {"leases": [{"attempt": "../..", "fence": 1, "phase": "run"}]}, "leases[0].attempt", "wrong form"),
-        ("SyncRequest", {"leases": [{"attempt": "att_1", "fence": 1, "phase": "flying"}]}, "leases[0].phase", "one of pulling"),
+        (
+            "SyncRequest",
+            {"leases": [{"attempt": "../..", "fence": 1, "phase": "run"}]},
+            "leases[0].attempt",
+            "wrong form",
+        ),
+        (
+            "SyncRequest",
+            {"leases": [{"attempt": "att_1", "fence": 1, "phase": "flying"}]},
+            "leases[0].phase",
+            "one of pulling",
+        ),
         ("SyncRequest", {"leases": [{"attempt": "att_1", "fence": 1, "phase": "run"}] * 2}, "leases", "twice"),
         ("SyncRequest", {"leases": [{}] * 1001}, "leases", "more than 1000"),
         ("SyncRequest", {"boot_id": "a\0b"}, "boot_id", "NUL"),
@@ -122,9 +138,19 @@ def _classes(hint: Any) -> list[type]:
         ("InventoryReport", {"runtime": {str(i): "x" for i in range(301)}}, "runtime", "more than 300"),
         ("FinishReport", {"reason": "bored"}, "reason", "one of"),
         ("FinishReport", {"exit_code": 1.5}, "exit_code", "whole number"),
-        ("FinishReport", {"outputs": [{"name": "../x", "size": 1, "sha256": "0" * 64}]}, "outputs[0].name", "wrong form"),
+        (
+            "FinishReport",
+            {"outputs": [{"name": "../x", "size": 1, "sha256": "0" * 64}]},
+            "outputs[0].name",
+            "wrong form",
+        ),
         ("FinishReport", {"outputs": [{"name": "x", "size": 1, "sha256": "XYZ"}]}, "outputs[0].sha256", "characters"),
-        ("UsageBatch", {"rows": [{"attempt": "att_1", "fence": 1, "resource": "soul"}]}, "rows[0].resource", "one of core"),
+        (
+            "UsageBatch",
+            {"rows": [{"attempt": "att_1", "fence": 1, "resource": "soul"}]},
+            "rows[0].resource",
+            "one of core",
+        ),
         ("AssignmentSpec", {"outputs": [{"name": "a", "path": "/etc/x"}]}, "outputs[0].path", "below /job"),
         ("AssignmentSpec", {"outputs": [{"name": "a", "path": "/job/../x"}]}, "outputs[0].path", "below /job"),
         ("AssignmentSpec", {"outputs": [{"name": "a", "path": "x"}] * 2}, "outputs", "twice"),
@@ -181,7 +207,10 @@ def test_paths() -> None:
     ]
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
 
 
 @given(st.sampled_from(SAMPLES), st.data())
