@@ -72,13 +72,16 @@ class Jobs(_Part):
         return self._all(f"{ROOT}/jobs", filters, limit)
 
     def tasks(self, job: str) -> list[Row]:
-        return rows_of(self._http.get(_at("jobs", job, "tasks")).body)
+        """In the order of the stages."""
+        return self._all(_at("jobs", job, "tasks"), {})[::-1]
 
     def attempts(self, job: str) -> list[Row]:
-        return rows_of(self._http.get(_at("jobs", job, "attempts")).body)
+        """Oldest first."""
+        return self._all(_at("jobs", job, "attempts"), {})[::-1]
 
     def decisions(self, job: str) -> list[Row]:
-        return rows_of(self._http.get(_at("jobs", job, "decisions")).body)
+        """Oldest first."""
+        return self._all(_at("jobs", job, "decisions"), {})[::-1]
 
     def artefacts(self, job: str) -> list[Row]:
         return rows_of(self._http.get(_at("jobs", job, "artefacts")).body)

@@ -131,7 +131,7 @@ def one_job(portal: Idlewild) -> tuple[float, float]:
     if found.state.value != "done":
         raise Failed(f"{job} ended as {found.state.value}: {found.reason}")
     attempt = portal.jobs.attempts(job)[-1]["id"]
-    decided = min(moment(row["decided_at"]) for row in portal.jobs.decisions(job))
+    decided = min(moment(row["decided"]) for row in portal.jobs.decisions(job))
     printed = float(str(portal.jobs.logs(job, attempt=attempt, stream="stdout").get("text")).split()[0])
     return decided - sent, printed - sent
 

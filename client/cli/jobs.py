@@ -21,6 +21,7 @@ from . import front
 from .session import Session, listing, of, pairs, plain, reach
 
 TWICE_S = 3.0
+OPEN = ("queued", "running")
 
 app = typer.Typer(add_completion=False)
 
@@ -334,10 +335,10 @@ def ps(
     limit: Annotated[int, typer.Option(min=1, help=N_("How many at most."))] = 50,
 ) -> None:
     session = of(ctx)
-    found = session.portal.jobs.find(limit=limit, state=state, label=label, project=session.project)
-    live = {"queued", "running"}
-    if not every and not state:
-        found = [job for job in found if job.get("state") in live or (costs and job.get("stored_artefacts"))]
+    states = state or ("" if every or costs else ",".join(OPEN))
+    found = session.portal.jobs.find(limit=limit, state=states, label=label, project=session.project)
+    if costs and not every:
+        found = [job for job in found if job.get("state") in OPEN or session.portal.jobs.artefacts(text(job.get("id")))]
     columns = [
         ("id", t("job")),
         ("name", t("name")),

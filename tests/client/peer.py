@@ -128,7 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/api/v1/jobs" and self.command == "POST":
             return self._submit(body)
         if path == "/api/v1/jobs":
-            return 200, {"items": list(peer.jobs.values()), "next_cursor": None}, {}
+            wanted = [job for job in peer.jobs.values() if job["state"] in query.get("state", job["state"]).split(",")]
+            return 200, {"items": wanted, "next_cursor": None}, {}
         if parts[0] == "jobs":
             return self._job(parts, query)
         if parts[0] == "artefacts":
