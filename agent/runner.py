@@ -125,6 +125,8 @@ class Runner:
         self.acknowledged = 0
         self.enrolment = ""
         self.exit_code = 0
+        self._measuring = asyncio.Lock()
+        self._measured_ms = 0
         self.orders: asyncio.Queue[wire.Order] = asyncio.Queue()
         self._orders_seen: set[str] = (
             set()
@@ -1010,13 +1012,16 @@ class Runner:
 
     async def _measure(self, nonce: str) -> None:
         """Fingerprint, when idle; a job that starts meanwhile makes it unstable, which the portal sees by its spread."""
-        while any(live.attempt.state in SUPERVISED for live in self.live.values()):
-            await asyncio.sleep(1)
-        report = await self._benchmark()
-        if report is None:
-            return
-        if await self._send_inventory(fingerprint=replace(report, nonce=nonce)):
-            self.journal.note("fingerprint", self._fingerprint_key())
+        asked_ms = clocks.boot_ms()
+        async with self._measuring:
+            if not nonce and self._measured_ms >= asked_ms:
+                return  # asked for while one was being made
+            while any(live.attempt.state in SUPERVISED for live in self.live.values()):
+                await asyncio.sleep(1)
+            report = await self._benchmark()
+            if report is not None and await self._send_inventory(fingerprint=replace(report, nonce=nonce)):
+                self.journal.note("fingerprint", self._fingerprint_key())
+                self._measured_ms = clocks.boot_ms()
 
     async def _benchmark(self) -> wire.FingerprintReport | None:
         cores = self.hardware().cores_milli

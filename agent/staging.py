@@ -67,7 +67,7 @@ async def bring_inputs(spec: AssignmentSpec, folder: Path, portal: Portal, uid: 
             continue
         if target.exists():
             raise StagingError(Reason.INPUT_UNREADABLE, f"{item.path} is there already")
-        with target.open("xb") as file:
+        with target.open("x+b") as file:
             await _fetch(spec, index, item, file, portal, sender)
         if item.executable:
             target.chmod(0o755)

@@ -1,0 +1,286 @@
+"""Files in and out: resumed, checked, and never read through a link that the job laid."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import protocol as wire
+from agent import staging
+from agent.protocol import FileKind, Input, Output, Reason, Source
+from agent.staging import StagingError, bring_inputs, open_output, take_outputs
+from agent.transport import Portal, Refused
+from tests.agent.peer import Peer, Problem
+from tests.agent.test_machine import SPEC
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    return folder
+
+
+def archive(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def content(path: str, data: bytes, **more: Any) -> Input:
+    return Input(path, Source.CONTENT, content=base64.b64encode(data).decode(), **more)
+
+
+class Staged:
+    """A portal with one active attempt, and a node that brings or takes its files."""
+
+    def __init__(self, peer: Peer, folder: Path) -> None:
+        self.peer = peer
+        self.folder = folder
+
+    def _with_portal(self, act: Callable[[Portal], Any]) -> Any:
+        async def work() -> Any:
+            portal = Portal(self.peer.url, self.peer.node, self.peer.secret)
+            portal.boot_id, portal.incarnation = "boot", 1
+            try:
+                return await act(portal)
+            finally:
+                await portal.close()
+
+        return asyncio.run(work())
+
+    def spec(self, **more: Any) -> wire.AssignmentSpec:
+        attempt = self.peer.assign("true", **more)
+        self.peer.leases[attempt].state = "active"
+        return self.peer.leases[attempt].spec
+
+    def bring(self, *inputs: Input, **more: Any) -> None:
+        spec = self.spec(inputs=inputs, **more)
+        self._with_portal(lambda portal: bring_inputs(spec, self.folder, portal, None))
+
+    def take(self, *outputs: Output) -> tuple[wire.UploadedOutput, ...]:
+        self.last = self.spec(outputs=outputs)
+        return tuple(self._with_portal(lambda portal: take_outputs(self.last, self.folder, portal)))
+
+    @property
+    def received(self) -> dict[str, bytes]:
+        return self.peer.leases[self.last.attempt].outputs
+
+
+@pytest.fixture
+def staged(portal: Peer, job: Path) -> Staged:
+    return Staged(portal, job)
+
+
+def test_inputs_of_every_source(staged: Staged, job: Path) -> None:
+    staged.peer.files["x.bin"] = b"from the web"
+    digest = hashlib.sha256(b"from the web").hexdigest()
+    staged.bring(
+        content("/job/a/b.txt", b"inline"),
+        Input("w.bin", Source.HTTPS, url=f"{staged.peer.url}/files/x.bin", sha256=digest, size=12, executable=True),
+        Input("/job/p.bin", Source.PORTAL),
+        contents={2: b"from the portal"},
+    )
+    assert (job / "a/b.txt").read_bytes() == b"inline"
+    assert (job / "w.bin").read_bytes() == b"from the web"
+    assert os.access(job / "w.bin", os.X_OK)
+    assert (job / "p.bin").read_bytes() == b"from the portal"
+
+
+def test_a_foreign_address_never_sees_the_nodes_sign_in(staged: Staged) -> None:
+    seen: list[Any] = []
+    staged.peer.files["x"] = b"1"
+    whole = staged.peer.handle
+
+    async def spy(method: str, path: str, headers: Any, query: Any, body: bytes) -> Any:
+        if path.startswith("/files/"):
+            seen.append(dict(headers))
+        return await whole(method, path, headers, query, body)
+
+    staged.peer.handle = spy  # type: ignore[method-assign]
+    staged.bring(Input("x", Source.HTTPS, url=f"{staged.peer.url}/files/x"))
+    assert seen
+    assert not {"authorization", "idlewild-lease"} & set(seen[0])
+
+
+def test_archives_are_unpacked_below_their_place(staged: Staged, job: Path) -> None:
+    staged.bring(
+        content("/job/w", archive(**{"d/one": b"1", "two": b"2"}), unpack=True),
+        content("k", archive(x=b"3"), kind=FileKind.DIRECTORY),
+    )
+    assert (job / "w/d/one").read_bytes() == b"1"
+    assert (job / "w/two").read_bytes() == b"2"
+    assert (job / "k/x").read_bytes() == b"3"
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        (Input("x", Source.CONTENT, content="%%"), "not base64"),
+        (content("x", b"abc", size=4), "3 bytes came, 4 were announced"),
+        (content("x", b"abc", sha256="0" * 64), "sha256 differs"),
+        (content("x", b"not a tar", unpack=True), "not a usable tar"),
+        (content("x", archive(**{"../out": b"!"}), unpack=True), "not a usable tar"),
+        (content("x", archive(**{"/etc/out": b"!"}), unpack=True), ""),
+    ],
+    ids=["base64", "size", "hash", "garbage", "climbs", "absolute"],
+)
+def test_unusable_inputs(staged: Staged, job: Path, item: Input, says: str) -> None:
+    if not says:  # an absolute member is taken below the folder, as the filter does
+        staged.bring(item)
+        assert (job / "x/etc/out").read_bytes() == b"!"
+        return
+    with pytest.raises(StagingError, match=says) as caught:
+        staged.bring(item)
+    assert caught.value.reason is Reason.INPUT_UNREADABLE
+    assert not (job.parent / "out").exists()
+
+
+def test_an_address_that_is_gone(staged: Staged) -> None:
+    with pytest.raises(StagingError, match="answered 404"):
+        staged.bring(Input("x", Source.HTTPS, url=f"{staged.peer.url}/files/none"))
+
+
+def test_an_input_larger_than_the_disk(staged: Staged) -> None:
+    staged.peer.files["big"] = b"x" * (2 << 20)
+    with pytest.raises(StagingError, match="larger than the job's disk_size") as caught:
+        staged.bring(Input("x", Source.HTTPS, url=f"{staged.peer.url}/files/big"), resources=wire.Resources(500, 64, 1))
+    assert caught.value.reason is Reason.DISK_FULL
+
+
+def test_a_fence_while_staging_is_no_staging_error(staged: Staged) -> None:
+    def fence(method: str, path: str) -> None:
+        if "/inputs/" in path:
+            raise Problem(410, "FENCED")
+
+    staged.peer.hook = fence
+    with pytest.raises(Refused) as caught:
+        staged.bring(Input("x", Source.PORTAL), contents={0: b"1"})
+    assert caught.value.fenced
+
+
+def test_two_inputs_in_one_place(staged: Staged) -> None:
+    with pytest.raises(StagingError, match="is there already"):
+        staged.bring(content("x", b"1"), content("/job/x", b"2"))
+
+
+def test_a_server_that_fails_twice_is_asked_again(staged: Staged, job: Path) -> None:
+    tries: list[str] = []
+
+    def fail(method: str, path: str) -> None:
+        if "/inputs/" in path:
+            tries.append(path)
+            if len(tries) < 3:
+                raise Problem(503, "down")
+
+    staged.peer.hook = fail
+    staged.bring(Input("x", Source.PORTAL), contents={0: b"at last"})
+    assert (job / "x").read_bytes() == b"at last"
+    assert len(tries) == 3
+
+
+def test_outputs(staged: Staged, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "OUTPUT_CHUNK", 10)
+    (job / "out").mkdir()
+    (job / "out/m.bin").write_bytes(b"0123456789" * 3 + b"rest")
+    (job / "empty").write_bytes(b"")
+    taken = staged.take(Output("m", "/job/out/m.bin"), Output("e", "empty"), Output("none", "none", required=False))
+    assert staged.received == {"m": b"0123456789" * 3 + b"rest", "e": b""}
+    assert [(one.name, one.size) for one in taken] == [("m", 34), ("e", 0)]
+    assert taken[0].sha256 == hashlib.sha256(staged.received["m"]).hexdigest()
+
+
+def test_a_directory_travels_as_an_archive(staged: Staged, job: Path) -> None:
+    (job / "d/sub").mkdir(parents=True)
+    (job / "d/sub/f").write_bytes(b"1")
+    (job / "d/link").symlink_to("/etc/hostname")
+    os.mkfifo(job / "d/pipe")
+    staged.take(Output("d", "d", kind=FileKind.DIRECTORY))
+    with tarfile.open(fileobj=io.BytesIO(staged.received["d"])) as tar:
+        members = {member.name: member for member in tar.getmembers()}
+        assert set(members) == {"sub", "sub/f", "link"}
+        assert members["link"].issym()
+        assert tar.extractfile("sub/f").read() == b"1"  # type: ignore[union-attr]
+
+
+def test_an_upload_goes_on_where_the_portal_says(staged: Staged, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "OUTPUT_CHUNK", 4)
+    (job / "m").write_bytes(b"0123456789")
+    fails = iter([True, False, True])
+
+    def lose(method: str, path: str) -> None:
+        if "/outputs/" in path and next(fails, False):
+            raise Problem(503, "down")
+
+    staged.peer.hook = lose
+    staged.take(Output("m", "m"))
+    assert staged.received["m"] == b"0123456789"
+
+
+def test_a_portal_that_has_more_than_we_think(staged: Staged, job: Path) -> None:
+    (job / "m").write_bytes(b"0123456789")
+    spec = staged.spec(outputs=(Output("m", "m"),))
+    staged.peer.leases[spec.attempt].outputs["m"] = b"0123"
+    staged._with_portal(lambda portal: take_outputs(spec, job, portal))
+    assert staged.peer.leases[spec.attempt].outputs["m"] == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(413, Reason.OUTPUT_REFUSED), (422, Reason.OUTPUT_REFUSED), (403, Reason.UPLOAD_FAILED)]
+)
+def test_refused_uploads(staged: Staged, job: Path, status: int, reason: Reason) -> None:
+    def refuse(method: str, path: str) -> None:
+        if "/outputs/" in path:
+            raise Problem(status, "no", "too large")
+
+    staged.peer.hook = refuse
+    (job / "m").write_bytes(b"1")
+    with pytest.raises(StagingError, match="too large") as caught:
+        staged.take(Output("m", "m"))
+    assert caught.value.reason is reason
+
+
+def test_a_portal_that_never_answers_is_not_the_tenants_fault(
+    staged: Staged, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "TRIES", 1)
+
+    def down(method: str, path: str) -> None:
+        if "/outputs/" in path:
+            raise Problem(503, "down")
+
+    staged.peer.hook = down
+    (job / "m").write_bytes(b"1")
+    with pytest.raises(StagingError) as caught:
+        staged.take(Output("m", "m"))
+    assert caught.value.reason is Reason.UPLOAD_FAILED
+
+
+def test_links_and_devices_are_missing_outputs(job: Path, tmp_path: Path) -> None:
+    """Root reads what the tenant laid: nothing is followed, at no level."""
+    (tmp_path / "secret").write_text("of the node")
+    (job / "file").symlink_to(tmp_path / "secret")
+    (job / "folder").symlink_to(tmp_path)
+    os.mkfifo(job / "pipe")
+    (job / "dir").mkdir()
+    for path in ("file", "folder/secret", "pipe", "dir", "none", "none/x", "../secret"):
+        assert open_output(job, replace(Output("o", "x"), path=path)) is None, path
+    for path in ("folder", "file", "pipe"):
+        assert open_output(job, Output("o", path, kind=FileKind.DIRECTORY)) is None, path
+    with pytest.raises(StagingError, match="was not written") as caught:
+        asyncio.run(take_outputs(replace(SPEC, outputs=(Output("o", "file"),)), job, None))  # type: ignore[arg-type]
+    assert caught.value.reason is Reason.OUTPUT_MISSING
