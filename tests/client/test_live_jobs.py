@@ -1,0 +1,185 @@
+"""Jobs against the real portal and a real PostgreSQL: quote, submit, list, explain, cancel; every refusal has its exit code."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portal import clock
+from scheduling.models import Job, NodeState, Quote
+from scheduling.services import cycle
+from tests.client.conftest import Speaker, process
+from tests.factories.market import a_node
+
+Speak = Callable[..., Speaker]
+JOB = "name: hello\nrun: echo hello\nmax_price: 1.20\nresources: {cpus: 0.5, memory: 1, disk_size: 1}\n"
+
+
+@pytest.fixture
+def market(sol: Any) -> list[Any]:
+    """Three nodes that trade price for green."""
+    now = clock.now()
+    prices = {"oak": "0.10", "elm": "0.20", "fir": "0.30"}
+    greens = {"oak": "0.10", "elm": "0.50", "fir": "0.90"}
+    made = [
+        a_node(sol, name=name, prices={"core": price}, terms={"green_ratio": greens[name]}, now=now)
+        for name, price in prices.items()
+    ]
+    NodeState.objects.update(last_sync_at=now + timedelta(minutes=10))  # heard, for as long as a test takes
+    return made
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text(JOB)
+    return str(tmp_path / "job.yaml")
+
+
+def test_a_quote_shows_the_front_and_the_reason(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    said = live(ada)("quote", job_file)
+    assert said.exit == 0, said
+    for word in ("oak", "elm", "fir", "cheapest", "greenest", "CNY", "Chosen"):
+        assert word in said.out
+    assert Job.objects.count() == 0
+
+
+def test_a_submitted_job_is_listed_shown_explained_and_cancelled(
+    live: Speak, ada: Any, market: Any, job_file: str
+) -> None:
+    command = live(ada)
+    said = command("run", job_file, "--detach", "--point", "0", "--json")
+    assert said.exit == 0, said
+    name = said.of("job")[0]["job"]["id"]
+    assert name in command("ps").out
+    assert name in command("ps", "--state", "queued", "--json").out
+    cycle.run(now=clock.now())
+    assert "running" in command("show", name).out
+    assert "attempt.assigned" in command("events", name).out
+    assert command("explain", name).exit == 0
+    assert command("logs", name, "--no-follow").exit == 0
+    assert command("cancel", name).exit == 0
+    assert Job.objects.get().cancel_requested_at is not None
+    assert command("cancel", name).exit == 0
+
+
+def test_a_queued_job_is_cancelled_at_once_and_leaves_the_list(
+    live: Speak, ada: Any, market: Any, job_file: str
+) -> None:
+    command = live(ada)
+    name = command("run", job_file, "--detach", "--json").of("job")[0]["job"]["id"]
+    assert command("cancel", name, "--wait").exit == 0
+    assert name not in command("ps").out
+    assert name in command("ps", "--all").out
+    assert command("retry", name).exit == 209
+    assert [(state.free_cores_milli, state.total_cores_milli) for state in NodeState.objects.all()] == [
+        (8000, 8000)
+    ] * 3
+
+
+def test_following_a_cancelled_job_is_204(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    command = live(ada)
+    with process(command.environ, "run", job_file, "--json") as running:
+        until = time.monotonic() + 20
+        while not Job.objects.exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        command("cancel", Job.objects.get().public_id)
+        out, err = running.communicate(timeout=20)
+    assert running.returncode == 204, (out, err)
+    assert '"source": "cli"' in out.splitlines()[-1]
+
+
+def test_nothing_fits_is_203_and_names_the_reasons(live: Speak, ada: Any, market: Any) -> None:
+    said = live(ada)("run", "--cpus", "512", "--", "true")
+    assert said.exit == 203, said
+    assert Job.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("run: x\nresources: {cpu: 8}", "unknown_field"),
+        ("run: x\nresources: {cpus: 8..4}", "bad_range"),
+        ("name: x", "field_required"),
+        ("run: x\nmax_price: -1", "bad_amount"),
+        ("run: x\narray: {count: 4}", "unsupported_field"),
+        ("run: x\nproject: nowhere", "unknown_project"),
+        ("run: x\nplacement: {min_green: 60}", "out_of_range"),
+    ],
+)
+def test_a_bad_spec_is_200_with_its_finding(live: Speak, ada: Any, tmp_path: Path, text: str, code: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    said = live(ada)("run", str(tmp_path / "job.yaml"), "--json")
+    assert said.exit == 200, said
+    assert code in [row["code"] for row in said.lines[-2]["error"]["errors"]]
+    assert Job.objects.count() == Quote.objects.count() == 0
+
+
+def test_a_quote_that_is_over_is_208(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    command = live(ada)
+    name = command("quote", job_file, "--json").of("quote")[0]["quote"]["id"]
+    Quote.objects.update(expires_at=clock.now() - timedelta(seconds=1))
+    assert command("run", job_file, "--quote", name, "--detach").exit == 208
+    assert Job.objects.count() == 0
+
+
+def test_a_quote_serves_once(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    command = live(ada)
+    name = command("quote", job_file, "--json").of("quote")[0]["quote"]["id"]
+    assert command("run", job_file, "--quote", name, "--detach").exit == 0
+    assert command("run", job_file, "--quote", name, "--detach").exit == 208
+    assert Job.objects.count() == 1
+
+
+def test_above_the_limit_of_credit_is_202(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    ada.organisation.credit_limit_minor = 0
+    ada.organisation.save(update_fields=["credit_limit_minor"])
+    said = live(ada)("run", job_file, "--detach", "--json")
+    assert said.exit == 202, said
+    assert Job.objects.count() == 0
+
+
+def test_a_viewers_key_may_not_run(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    assert live(ada, scopes=["work.read"])("run", job_file, "--detach").exit == 201
+    assert Job.objects.count() == 0
+
+
+def test_a_strangers_job_is_not_there(live: Speak, ada: Any, cleo: Any, market: Any, job_file: str) -> None:
+    command, stranger = live(ada), live(cleo)
+    name = command("run", job_file, "--detach", "--json").of("job")[0]["job"]["id"]
+    for words in (
+        ("show", name),
+        ("events", name),
+        ("explain", name),
+        ("cancel", name),
+        ("retry", name),
+        ("cp", name, "/tmp"),
+        ("logs", name, "--no-follow"),
+    ):
+        assert stranger(*words).exit == 209, words
+    assert stranger("ps", "--all", "--json").lines[0] == {"items": []}
+    assert Job.objects.get().cancel_requested_at is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_p2_killed_at_any_moment_the_job_is_absent_or_can_be_cancelled(
+    live: Speak, ada: Any, market: Any, job_file: str, number: int
+) -> None:
+    """Pain P2: no orphan that nobody can find, no capacity held."""
+    command = live(ada)
+    for n in range(3):
+        with process(command.environ, "run", job_file, "-y") as running:
+            time.sleep(0.5 + n * 0.4)
+            os.kill(running.pid, number)
+            running.communicate(timeout=20)
+        time.sleep(0.2)
+        for job in Job.objects.filter(state__in=["queued", "running"]):
+            assert job.public_id in command("ps").out
+            assert command("cancel", job.public_id).exit == 0
+    assert not Job.objects.filter(state__in=["queued", "running"]).exists()
+    assert all(state.free_cores_milli == state.total_cores_milli for state in NodeState.objects.all())
