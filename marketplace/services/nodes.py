@@ -192,7 +192,7 @@ def enroll(
         used = Enrolment.objects.filter(id=enrolment.id, used_at=None, expires_at__gt=now).update(used_at=now)
         if used != 1:  # another machine was faster with the same token
             raise NotSignedIn(_("This enrolment token was used a moment ago."), code="token_refused")
-        node = Node.objects.select_for_update().get(id=enrolment.node.id)
+        node = Node.objects.select_for_update(no_key=True).get(id=enrolment.node.id)
         state, _effects = step(State(node.state), Event.ENROLLED)
         node.state = state
         node.secret_hash = ids.digest(secret)
@@ -245,7 +245,7 @@ def refuse_sign_in(*, public_id: str, address: str | None, now: datetime) -> Non
 def on_start(*, node: Node, boot_id: str, now: datetime) -> int:
     """A new start of the agent: its incarnation, one more than the last. Older ones are superseded from now on."""
     with transaction.atomic():
-        row = Node.objects.select_for_update().get(id=node.id)
+        row = Node.objects.select_for_update(no_key=True).get(id=node.id)
         row.incarnation += 1
         row.boot_id = boot_id
         row.save(update_fields=["incarnation", "boot_id"])
@@ -264,7 +264,11 @@ def on_inventory(
 ) -> Node:
     """What the node has and has proved. None = not in this report. Lists or unlists the node by itself."""
     with transaction.atomic():
-        row = Node.objects.select_for_update().select_related("zone__region", "organisation").get(id=node.id)
+        row = (
+            Node.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("zone__region", "organisation")
+            .get(id=node.id)
+        )
         if row.state in (State.INVITED, State.RETIRED):
             raise Conflict(_("This node is %(state)s.") % {"state": row.state}, code="state")
         row.agent_version = agent_version
@@ -287,7 +291,11 @@ def on_inventory(
 def report_checks(*, node: Node, now: datetime) -> Node:
     """Look at the checks again (after a fingerprint expired, or the rules changed)."""
     with transaction.atomic():
-        row = Node.objects.select_for_update().select_related("zone__region", "organisation").get(id=node.id)
+        row = (
+            Node.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("zone__region", "organisation")
+            .get(id=node.id)
+        )
         _check_fingerprint(row, now)
         row.save(update_fields=["checks"])
         if row.state not in (State.INVITED, State.RETIRED):
@@ -305,7 +313,7 @@ def want(*, node: Node, order: str, by: str, now: datetime) -> Node:
     if order not in ORDERS:
         raise InvalidInput([Finding("order", "unknown", ", ".join(sorted(ORDERS)))])
     with transaction.atomic():
-        row = Node.objects.select_for_update().get(id=node.id)
+        row = Node.objects.select_for_update(no_key=True).get(id=node.id)
         if row.state in (State.INVITED, State.RETIRED):
             raise Conflict(_("This node is %(state)s.") % {"state": row.state}, code="state")
         if order not in row.wanted:
@@ -346,7 +354,7 @@ def rename(*, node: Node, name: str, by: str, now: datetime) -> Node:
     if not label or len(label) > 80 or any(ord(letter) < 32 for letter in label):
         raise InvalidInput([Finding("name", "bad_name", _("1 to 80 characters"))])
     with transaction.atomic():
-        row = Node.objects.select_for_update().get(id=node.id)
+        row = Node.objects.select_for_update(no_key=True).get(id=node.id)
         before, row.name = row.name, label
         row.save(update_fields=["name"])
         note(
@@ -375,7 +383,11 @@ def expire(*, now: datetime) -> int:
 # ------------------------------------------------------------------------------------------------------------
 def _move(node: Node, event: Event, by: str, deed: str, now: datetime, **values: Any) -> Node:
     with transaction.atomic():
-        row = Node.objects.select_for_update().select_related("zone__region", "organisation").get(id=node.id)
+        row = (
+            Node.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("zone__region", "organisation")
+            .get(id=node.id)
+        )
         state, effects = step(State(row.state), event)
         row.state = state
         for field, value in values.items():

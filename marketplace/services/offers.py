@@ -25,7 +25,11 @@ def publish(*, node: Node, terms: Mapping[str, Any], by: str, now: datetime) -> 
     """Put the node's capacity up for sale. It is found at once, and bookable while the node is listed."""
     read = _read(node, terms, now, complete=True)
     with transaction.atomic():
-        row = Node.objects.select_for_update().select_related("organisation", "zone__region").get(id=node.id)
+        row = (
+            Node.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("organisation", "zone__region")
+            .get(id=node.id)
+        )
         if row.state in (NodeState.INVITED, NodeState.RETIRED):
             raise Conflict(_("This node is %(state)s: it cannot be offered.") % {"state": row.state}, code="state")
         if Offer.objects.filter(
@@ -138,7 +142,7 @@ def _read(node: Node, terms: Mapping[str, Any], now: datetime, *, complete: bool
 
 def _locked(offer: Offer) -> Offer:
     return (
-        Offer.objects.select_for_update(of=("self",))
+        Offer.objects.select_for_update(of=("self",), no_key=True)
         .select_related("node__organisation", "node__zone__region")
         .get(id=offer.id)
     )

@@ -167,7 +167,7 @@ def _row(attempt: Attempt, name: str, now: datetime) -> Artefact:
             "expires_at": now + KEPT_FOR,
         },
     )
-    locked: Artefact = Artefact.objects.select_for_update().get(id=row.id)
+    locked: Artefact = Artefact.objects.select_for_update(no_key=True).get(id=row.id)
     return locked
 
 

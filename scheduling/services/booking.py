@@ -82,7 +82,7 @@ def book(*, task: Task, decision: Decision, market: Market, now: datetime) -> Bo
     try:
         with transaction.atomic():
             mine = (
-                Task.objects.select_for_update(skip_locked=True)
+                Task.objects.select_for_update(skip_locked=True, no_key=True)
                 .filter(id=task.id, state=TaskState.QUEUED, fence=task.fence)
                 .first()
             )

@@ -44,7 +44,7 @@ def open_node(*, node: Node, now: datetime) -> NodeState:
             },
         )
         if not made:
-            row = NodeState.objects.select_for_update().get(node=node)
+            row = NodeState.objects.select_for_update(no_key=True).get(node=node)
             if _totals(row) != totals or row.open != takes_work:
                 promised = booked(node.id)
                 NodeState.objects.filter(node=node).update(
@@ -70,7 +70,7 @@ def free(*, lease: Lease, now: datetime) -> bool:
     """Give back what a lease held, once; False if it was given back already."""
     if Lease.objects.filter(id=lease.id, capacity_freed=False).update(capacity_freed=True) != 1:
         return False  # another got there first
-    row = NodeState.objects.select_for_update().get(node_id=lease.node_id)
+    row = NodeState.objects.select_for_update(no_key=True).get(node_id=lease.node_id)
     _refit(row)
     put(topic="cycle.wanted", key=f"freed.{lease.public_id}", now=now)
     return True
@@ -104,7 +104,7 @@ def booked(node_id: int) -> dict[str, int]:
 
 
 def _reconcile_one(node_id: int, now: datetime) -> int:
-    row = NodeState.objects.select_for_update(of=("self",)).select_related("node").get(node_id=node_id)
+    row = NodeState.objects.select_for_update(of=("self",), no_key=True).select_related("node").get(node_id=node_id)
     was = {name: getattr(row, f"free_{name}") for name in MEASURES}
     right = _refit(row)
     if right == was:

@@ -3,7 +3,8 @@ checked.
 
 Effects that the machine returns are performed in the same transaction: usage is closed in billing, the task goes on
 (``outcomes``), capacity comes back.
-Order of locks: Task, Attempt, Lease, NodeState, Job.
+Order of locks: Task, Attempt, Lease, NodeState, Job. They are all taken with NO KEY: a row that
+only points to a task (a log chunk, an output, a usage report) then never waits for it, nor does it for them.
 """
 
 from dataclasses import dataclass, fields
@@ -66,7 +67,7 @@ class Stepped:
 def step(*, lease_id: int, event: LeaseEvent, now: datetime) -> Stepped:
     """One event of one lease; StaleFence or InvalidTransition change nothing."""
     with transaction.atomic():
-        lease = Lease.objects.select_for_update().get(id=lease_id)
+        lease = Lease.objects.select_for_update(no_key=True).get(id=lease_id)
         before = LeaseValue(LeaseState(lease.state), lease.fence, lease.expires_at)
         after, effects = next_lease(before, event)
         ended = after.state is not before.state and after.state is not LeaseState.ACTIVE
@@ -91,13 +92,13 @@ class Locked:
 def lock(*, attempt_id: int) -> Locked:
     """Lock task, attempt and lease of an attempt, in that order."""
     task_id = Attempt.objects.values_list("task_id", flat=True).get(id=attempt_id)
-    task = Task.objects.select_for_update().get(id=task_id)
+    task = Task.objects.select_for_update(no_key=True).get(id=task_id)
     attempt = (
-        Attempt.objects.select_for_update(of=("self",))
+        Attempt.objects.select_for_update(of=("self",), no_key=True)
         .select_related("node__organisation", "node__zone__region")
         .get(id=attempt_id)
     )
-    lease = Lease.objects.select_for_update().get(attempt_id=attempt_id)
+    lease = Lease.objects.select_for_update(no_key=True).get(attempt_id=attempt_id)
     return Locked(task, attempt, lease)
 
 

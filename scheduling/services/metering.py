@@ -55,7 +55,7 @@ def take(
     The caller has locked the attempt. `stale`: it has ended or its fence is old; then the facts are kept for audit,
     never rated.
     """
-    meters = {meter.resource: meter for meter in Meter.objects.select_for_update().filter(attempt=attempt)}
+    meters = {meter.resource: meter for meter in Meter.objects.select_for_update(no_key=True).filter(attempt=attempt)}
     known = _known(attempt, readings)
     verdicts: list[str] = []
     facts: list[tuple[int, UsageFact]] = []

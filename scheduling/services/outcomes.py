@@ -97,7 +97,7 @@ def _memory(decision: RetryDecision) -> dict[str, Any]:
 
 def settle(*, job_id: int, now: datetime, happened: Sequence[Event] = ()) -> JobState:
     """Derive the job's state from its tasks, write the events, and tell the pages; at the end release its hold."""
-    job = Job.objects.select_for_update(of=("self",)).select_related("organisation").get(id=job_id)
+    job = Job.objects.select_for_update(of=("self",), no_key=True).select_related("organisation").get(id=job_id)
     for event in happened:
         events.write(job_id=job_id, type=event.type, task=event.task, attempt=event.attempt, data=event.data, now=now)
     state = derive([TaskState(task) for task in job.tasks.values_list("state", flat=True)])

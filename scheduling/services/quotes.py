@@ -68,7 +68,7 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
 
 def use(*, quote: Quote, now: datetime) -> Quote:
     """Mark a quote as used, once; Conflict `quote_expired` when it is over or used. The caller's transaction holds it."""
-    locked = Quote.objects.select_for_update().get(id=quote.id)
+    locked = Quote.objects.select_for_update(no_key=True).get(id=quote.id)
     if locked.state != "open" or locked.expires_at <= now:
         used = locked.state == "used"
         detail = (

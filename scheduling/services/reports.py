@@ -325,7 +325,7 @@ def _with_names(attempt: Attempt) -> Attempt:
 
 def _lock_attempt(attempt_id: int) -> Attempt:
     found: Attempt = (
-        Attempt.objects.select_for_update(of=("self",))
+        Attempt.objects.select_for_update(of=("self",), no_key=True)
         .select_related("task__job__project", "node__organisation", "node__zone__region", "lease")
         .get(id=attempt_id)
     )
