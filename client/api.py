@@ -164,6 +164,10 @@ class Money(_Part):
     def usage(self, **params: Any) -> Row:
         return mapping(self._http.get(f"{ROOT}/usage", params).body)
 
+    def records(self, **params: Any) -> list[Row]:
+        """The usage records themselves, by `month job attempt project`."""
+        return self._all(f"{ROOT}/usage/records", params)
+
     def balance(self) -> Row:
         return mapping(self._http.get(f"{ROOT}/balance").body)
 

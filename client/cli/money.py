@@ -6,9 +6,9 @@ from typing import Annotated, Optional
 import typer
 
 from ..errors import ClientError
-from ..models import money_text, rows_of, text
+from ..models import Row, money_text, rows_of, text
 from ..words import N_, t
-from .session import listing, of, pairs
+from .session import Session, listing, of, pairs
 
 invoice = typer.Typer(help=N_("Invoices: list, show, download, verify."), no_args_is_help=True)
 app = typer.Typer()
@@ -31,8 +31,13 @@ def usage(
             help=N_("project, department, provider, sku, resource, region, zone, node, job, user, day, hour or line.")
         ),
     ] = "",
+    records: Annotated[bool, typer.Option("--records", help=N_("The usage records themselves."))] = False,
+    job: Annotated[str, typer.Option(help=N_("Only records of this job."))] = "",
 ) -> None:
     session = of(ctx)
+    if records or job:
+        show_records(session, session.portal.money.records(month=month, job=job))
+        return
     found = session.portal.money.usage(month=month, group_by=group_by)
     session.emit(found)
     if session.json:
@@ -47,6 +52,20 @@ def usage(
     ]
     session.out.print(listing(columns, rows))
     session.out.print(pairs([(t("total"), money_text(found.get("total")))]))
+
+
+def show_records(session: Session, found: list[Row]) -> None:
+    columns = [
+        ("attempt", t("attempt")),
+        ("resource", t("resource")),
+        ("seq", "#"),
+        ("started_at", t("from")),
+        ("ended_at", t("until")),
+        ("count_milli", t("count, thousandths")),
+        ("node", t("node")),
+        ("state", t("state")),
+    ]
+    session.show({"items": found}, listing(columns, found))
 
 
 @invoice.command("list", help=N_("List invoices."))

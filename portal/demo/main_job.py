@@ -301,7 +301,7 @@ class MainJob:
         began = 0.0
         for line in running.lines(START_S, "the job's first lines"):
             self.pass_on(line)
-            if line.get("type") == "log" and not began:
+            if event_type(line) == "attempt.started" and not began:
                 began = time.monotonic()
             if began and time.monotonic() - began > SEEN_BEFORE_KILL_S:
                 break
@@ -361,7 +361,7 @@ class MainJob:
         since = time.monotonic()
         for line in running.lines(LAPSE_S + AGAIN_S, "the job running again elsewhere"):
             self.pass_on(line)
-            if line.get("type") == "log" and line.get("attempt") != first.get("id"):
+            if event_type(line) == "attempt.started" and line["event"].get("attempt") != first.get("id"):
                 break
         rows = self.attempts(job)
         lost, again = rows[0], rows[-1]
@@ -405,9 +405,12 @@ class MainJob:
             time.sleep(0.5)
         self.story.show(line_table(f"Coming lines of {job}: total {money(shown['cost'].get('total'))}", lines))
         self.check_lines(lines, unbilled)
+        records = self.command.call("usage", "--job", job)["items"]
         for attempt in sorted(shown["attempts"], key=lambda row: int(row.get("fence") or 0)):
+            billed = "billed" if attempt.get("billed") else "not billed: a line of 0"
             self.story.tell(
-                f"attempt {attempt['id']} (fence {attempt.get('fence')}): {attempt.get('state')}, {metered(attempt)}"
+                f"attempt under fence {attempt.get('fence')} on {name_of(attempt.get('node'))}: {attempt.get('state')}, "
+                f"metered {metered(records, str(attempt['id']))}, {billed}"
             )
         usage = self.command.call("usage")
         self.story.tell(
@@ -445,17 +448,23 @@ class MainJob:
         )
 
 
+def event_type(line: Mapping[str, Any]) -> str:
+    return str(line["event"].get("type")) if line.get("type") == "event" else ""
+
+
 def reason_text(reason: Any) -> str:
     if isinstance(reason, Mapping):
         return str(reason.get("text") or reason.get("sentence") or json.dumps(reason, ensure_ascii=False))
     return str(reason)
 
 
-def metered(attempt: Mapping[str, Any]) -> str:
-    usage = attempt.get("metered") or {}
-    if isinstance(usage, Mapping) and usage:
-        return "metered " + ", ".join(f"{name} {value}" for name, value in usage.items())
-    return f"from {attempt.get('started_at')} to {attempt.get('proven_until') or attempt.get('ended_at')}"
+def metered(records: Sequence[Mapping[str, Any]], attempt: str) -> str:
+    """Resource-seconds of an attempt, as its records prove them."""
+    sums: dict[str, int] = {}
+    for record in records:
+        if record.get("attempt") == attempt and record.get("resource") in {"core", "card"}:
+            sums[str(record["resource"])] = sums.get(str(record["resource"]), 0) + int(record["qty_us"])
+    return " and ".join(f"{us / 1e6:.1f} {name}-seconds" for name, us in sorted(sums.items())) or "nothing"
 
 
 # --- the demo tenant's way in ------------------------------------------------------------------------------------------------
