@@ -13,6 +13,7 @@ from scheduling.api import serializers as shapes
 from scheduling.api import shown
 from scheduling.api.parsers import ExactJSONParser
 from scheduling.domain import spec_fields
+from scheduling.domain.quote import QuoteState
 from scheduling.models import Quote
 from scheduling.selectors import jobs as selectors
 from scheduling.services import quotes
@@ -43,7 +44,8 @@ class OneQuote(APIView):
 
 def _state(quote: Quote) -> str:
     """An open quote is over at its time, also before the clean-up has passed."""
-    return "expired" if quote.state == "open" and quote.expires_at <= clock.now() else str(quote.state)
+    over = quote.state == QuoteState.OPEN and quote.expires_at <= clock.now()
+    return QuoteState.EXPIRED.value if over else str(quote.state)
 
 
 class JobSpecSchema(APIView):

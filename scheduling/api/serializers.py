@@ -59,11 +59,11 @@ class JobChange(Strict):
 
 
 class JobFilter(Strict):
-    state = serializers.CharField(required=False, default="")
-    project = serializers.CharField(required=False, default="", max_length=63)
-    label = serializers.RegexField(r"^[^=]{1,63}=.{0,200}$", required=False, default="")  # type: ignore[assignment]
+    state = serializers.CharField(required=False, default="", allow_blank=True)
+    project = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
+    label = serializers.RegexField(r"^[^=]{1,63}=.{0,200}$", required=False, default="", allow_blank=True)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False, default=None)
-    q = serializers.CharField(required=False, default="", max_length=63)
+    q = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
 
     def validate_state(self, value: str) -> list[str]:
         known = {"queued", "running", "done", "failed", "cancelled"}
@@ -80,8 +80,8 @@ class EventFilter(Strict):
 
 
 class LinkFilter(Strict):
-    source = serializers.CharField(required=False, default="", max_length=63)  # type: ignore[assignment]
-    target = serializers.CharField(required=False, default="", max_length=63)
+    source = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)  # type: ignore[assignment]
+    target = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
 
 
 class NodeRef(serializers.Serializer):

@@ -1,15 +1,54 @@
-"""One place as people and stored decisions see it: figures in whole numbers, differences to the choice, and why it was chosen."""
+"""Quotes: their machine, and one place as people and stored decisions see it.
 
-from collections.abc import Sequence
+=======  ==========  =========
+state    event       becomes
+=======  ==========  =========
+open     used        used
+open     lapsed      expired
+=======  ==========  =========
+
+What is used or expired stays so. A point shows figures in whole numbers, its differences to the choice, and why it was chosen.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
+from portal.kit.machine import step
 from portal.kit.money import micro_text
 from scheduling.domain import objectives
 from scheduling.domain.demand import Objective, Pick
 from scheduling.domain.objectives import Amounts
 from scheduling.domain.search import Found, Problem
+
+
+class QuoteState(StrEnum):
+    OPEN = "open"
+    USED = "used"
+    EXPIRED = "expired"
+
+
+class QuoteEvent(StrEnum):
+    USED = "used"
+    LAPSED = "lapsed"
+
+
+class QuoteEffect(StrEnum):
+    """A quote reserves nothing, so its end has no effects."""
+
+
+TABLE: Mapping[tuple[QuoteState, QuoteEvent], tuple[QuoteState, tuple[QuoteEffect, ...]]] = {
+    (QuoteState.OPEN, QuoteEvent.USED): (QuoteState.USED, ()),
+    (QuoteState.OPEN, QuoteEvent.LAPSED): (QuoteState.EXPIRED, ()),
+}
+
+
+def advance(state: QuoteState, event: QuoteEvent) -> QuoteState:
+    """The state after `event`; InvalidTransition when the quote is over already."""
+    return step(TABLE, state, event)[0]
+
 
 ROLES = {
     Objective.COST: "cheapest",

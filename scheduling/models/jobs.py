@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from portal import ids
+from portal.kit.money import MAX_UNIT_PRICE_MICRO
 
 
 def new_job_id() -> str:
@@ -45,6 +46,12 @@ class Job(models.Model):
                 condition=Q(state__in=["queued", "running", "done", "failed", "cancelled"]), name="job_state_known"
             ),
             models.CheckConstraint(condition=Q(priority__lte=9), name="job_priority_0_9"),
+            models.CheckConstraint(
+                condition=Q(max_price_micro=None)
+                | Q(max_price_micro__gte=0, max_price_micro__lte=MAX_UNIT_PRICE_MICRO),
+                name="job_cap_within_bounds",
+            ),
+            models.CheckConstraint(condition=Q(budget_minor=None) | Q(budget_minor__gt=0), name="job_budget_positive"),
         ]
         indexes = [
             models.Index(fields=["organisation", "-id"], name="job_of_organisation"),  # job list

@@ -3,6 +3,8 @@
 from django.db import models
 from django.db.models import Q
 
+from portal.kit.money import MAX_UNIT_PRICE_MICRO
+
 
 class Link(models.Model):
     """From region `source` to region `target`, by slug (a link outlives neither, and needs no join in the snapshot)."""
@@ -19,7 +21,10 @@ class Link(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["source", "target"], name="link_once"),
-            models.CheckConstraint(condition=Q(price_micro_per_gb__gte=0), name="link_price_not_negative"),
+            models.CheckConstraint(
+                condition=Q(price_micro_per_gb__gte=0, price_micro_per_gb__lte=MAX_UNIT_PRICE_MICRO),
+                name="link_price_within_bounds",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from portal.kit.errors import Conflict
 from portal.kit.money import micro_text
 from scheduling.domain import explain
 from scheduling.domain.placement import Decision, decide_in_order
+from scheduling.domain.quote import QuoteEvent, QuoteState, advance
 from scheduling.models import Quote
 from scheduling.selectors import asking, snapshot
 from scheduling.selectors.snapshot import Market
@@ -69,22 +70,26 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
 def use(*, quote: Quote, now: datetime) -> Quote:
     """Mark a quote as used, once; Conflict `quote_expired` when it is over or used. The caller's transaction holds it."""
     locked = Quote.objects.select_for_update(no_key=True).get(id=quote.id)
-    if locked.state != "open" or locked.expires_at <= now:
-        used = locked.state == "used"
+    over = locked.expires_at <= now
+    state = QuoteState.EXPIRED if over and locked.state == QuoteState.OPEN else QuoteState(locked.state)
+    if state is not QuoteState.OPEN:
+        used = state is QuoteState.USED
         detail = (
             _("This quote was used already. Get a new one.") if used else _("This quote has expired. Get a new one.")
         )
-        raise Conflict(detail, code="quote_expired", state="used" if used else "expired")
-    if Quote.objects.filter(id=quote.id, state="open").update(state="used") != 1:  # another got there first
-        raise Conflict(_("This quote was used already. Get a new one."), code="quote_expired", state="used")
-    locked.state = "used"
+        raise Conflict(detail, code="quote_expired", state=state.value)
+    updated = Quote.objects.filter(id=quote.id, state=state).update(state=advance(state, QuoteEvent.USED))
+    if updated != 1:  # another got there first
+        raise Conflict(_("This quote was used already. Get a new one."), code="quote_expired")
+    locked.state = QuoteState.USED
     return locked
 
 
 def expire(*, now: datetime) -> int:
     """Close quotes that are over; returns how many."""
     with transaction.atomic():
-        return Quote.objects.filter(state="open", expires_at__lte=now).update(state="expired")
+        open_ones = Quote.objects.filter(state=QuoteState.OPEN, expires_at__lte=now)
+        return open_ones.update(state=advance(QuoteState.OPEN, QuoteEvent.LAPSED))
 
 
 def points(decision: Decision, market: Market) -> list[dict[str, Any]]:

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from billing.models import Hold
+from billing.services import usage
 from portal.accounts.services import secrets
 from portal.audit.models import AuditEvent
 from portal.kit.errors import Conflict, InvalidInput, SpendingRefused
 from portal.outbox.models import OutboxMessage
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt, Job, JobEvent, NodeState, Task
-from scheduling.services import cycle, jobs, links
+from scheduling.services import cycle, jobs, leases, links
+from tests.billing.books import a_fact
 from tests.cast import Person
 from tests.factories.market import a_node, a_region
 from tests.scheduling.services.works import NOW, heard, submit
@@ -165,11 +167,38 @@ def test_an_ended_job_takes_labels_only(ada: Person) -> None:
     assert jobs.change(job=job, values={"labels": {"x": "y"}}, by=ada.id, now=NOW).labels == {"x": "y"}
 
 
-def test_a_spent_budget_holds_or_stops_the_next_attempt(ada: Person, sol: Person) -> None:
-    from billing.services import usage
-    from tests.billing.books import a_fact  # type: ignore[attr-defined]
-
-    del usage, a_fact
+@pytest.mark.parametrize(
+    ("on_exceed", "state", "reason"), [("hold", "queued", ""), ("stop", "cancelled", "budget_exhausted")]
+)
+def test_a_spent_budget_holds_or_stops_the_next_attempt(
+    ada: Person, sol: Person, on_exceed: str, state: str, reason: str
+) -> None:
+    a_node(sol)
+    heard()
+    job = submit(ada, budget={"amount": "0.50", "on_exceed": on_exceed}, max_price="1.00")
+    cycle.run(now=NOW)
+    attempt = Attempt.objects.get()
+    usage.record(
+        fact=a_fact(
+            ada.organisation,
+            attempt_ref=attempt.public_id,
+            job_ref=job.public_id,
+            started_at=NOW,
+            seconds=1_800,
+            resource="core",
+            unit_price_micro=1_000_000,
+        ),
+        now=NOW + timedelta(hours=1),
+    )
+    leases.ask_stop(attempt_id=attempt.id, reason=EndReason.PREEMPTED, actor="system", now=NOW)
+    cycle.run(now=NOW)
+    task = job.tasks.get()
+    job.refresh_from_db()
+    assert (task.state, job.reason) == (state, reason)
+    if on_exceed == "hold":
+        assert (task.waiting["reason"], task.waiting["asked"]) == ("budget_held", "0.50")
+        jobs.change(job=job, values={"budget_minor": 100}, by=ada.id, now=NOW)
+        assert len(cycle.run(now=NOW).placed) == 1
 
 
 def test_an_operator_may_stop_a_job_for_another_reason(ada: Person, staff: Person) -> None:
