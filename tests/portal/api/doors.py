@@ -10,7 +10,7 @@ PLACEHOLDERS = {
     "slug": "nothing-there",
     "deed": "",
     "user": "usr_0",
-    "public_id": "nothing-there",
+    "public_id": "nothing",
     "token": "nothing",
     "number": "1",
     "n": "1",

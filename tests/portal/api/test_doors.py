@@ -32,12 +32,20 @@ def test_roles_and_deeds_are_those_of_the_house():
     assert set().union(*ROLE_DEEDS.values()) == set(TABLE)
 
 
+PUBLIC = {"scheduling.api.quotes.JobSpecSchema"}
+"""Doors for everybody, by decision."""
+
+
+def guarded_doors():
+    return [door for door in doors() if door.name not in PUBLIC]
+
+
 def permission(view):
     return next((p for p in view.permission_classes if isinstance(p, DeedNeeded | OperatorsAlone)), None)
 
 
 def test_every_door_asks_for_a_deed():
-    assert [door.name for door in doors() if permission(door.view) is None] == []
+    assert [door.name for door in guarded_doors() if permission(door.view) is None] == []
 
 
 @pytest.mark.parametrize("role", [role.value for role in Role])
@@ -46,7 +54,7 @@ def test_each_role_enters_where_its_deeds_lead(db, role):
     person = owner if role == "owner" else a_member(owner, "m@example.org", role)
     client = person.web()
     wrong = []
-    for door in doors():
+    for door in guarded_doors():
         asked = permission(door.view)
         for method in door.methods:
             if isinstance(asked, OperatorsAlone):
@@ -65,7 +73,7 @@ def test_each_role_enters_where_its_deeds_lead(db, role):
 
 def test_a_stranger_without_sign_in_gets_401_everywhere(client, db):
     wrong = []
-    for door in doors():
+    for door in guarded_doors():
         for method in door.methods:
             answer = getattr(client, method)(door.path, content_type="application/json")
             if answer.status_code != 401 or answer["Content-Type"] != "application/problem+json":
