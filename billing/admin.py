@@ -7,7 +7,7 @@ from django.contrib import admin
 from billing import models
 
 
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnly(admin.ModelAdmin):
     """No add, no change, no delete."""
 
     def has_add_permission(self, request: Any, obj: Any = None) -> bool:

@@ -5,6 +5,7 @@ the document's date the bytes hold the wall clock. Data goes in as JSON only, so
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -16,6 +17,9 @@ from django.conf import settings
 
 FAMILY = "WenQuanYi Micro Hei"
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+UNDRAWABLE = re.compile(r'the text `"(.+?)"` could not be displayed', re.DOTALL)
+ESCAPED = re.compile(r"\\u\{([0-9a-f]+)\}")
+MOST_UNKNOWN = 100
 DEBIAN = Path("/usr/share/fonts/truetype/wqy")
 
 
@@ -28,22 +32,43 @@ class BadTemplate(RuntimeError):
 
 
 def render(document: Mapping[str, Any], words: Mapping[str, str], *, template: int) -> bytes:
-    """The PDF (PDF/A-3b) of an invoice document in the language of `words`."""
-    source = TEMPLATES / f"invoice-{template}.typ"
-    data = json.dumps({"doc": document, "w": words}, ensure_ascii=False, sort_keys=True)
-    try:
-        pdf, warnings = typst.compile_with_warnings(
-            source.read_bytes(),
-            font_paths=[str(font_folder())],
-            ignore_system_fonts=True,
-            sys_inputs={"data": data},
-            pdf_standards=["a-3b"],
-        )
-    except typst.TypstError as problem:
-        raise BadTemplate(str(problem)) from None
+    """The PDF (PDF/A-3b) of an invoice document in the language of `words`.
+
+    An archive document may not hold what its font cannot draw (an emoji in a name, a rare character): each such text prints as □.
+    """
+    source = (TEMPLATES / f"invoice-{template}.typ").read_bytes()
+    data: Any = {"doc": document, "w": words}
+    for _ in range(MOST_UNKNOWN):
+        try:
+            return _compile(source, data)
+        except typst.TypstError as problem:
+            unknown = UNDRAWABLE.search(problem.message)
+            if unknown is None:
+                raise BadTemplate(problem.message) from None
+            data = _without(data, ESCAPED.sub(lambda code: chr(int(code[1], 16)), unknown[1]))
+    raise BadTemplate(f"more than {MOST_UNKNOWN} characters cannot be drawn")
+
+
+def _compile(source: bytes, data: Any) -> bytes:
+    pdf, warnings = typst.compile_with_warnings(  # type: ignore[misc]  # its stub cannot tell bytes
+        source,
+        font_paths=[str(font_folder())],
+        ignore_system_fonts=True,
+        sys_inputs={"data": json.dumps(data, ensure_ascii=False, sort_keys=True)},
+        pdf_standards=["a-3b"],
+    )
     if warnings:
         raise BadTemplate("; ".join(str(warning) for warning in warnings))
     return bytes(pdf)
+
+
+def _without(data: Any, text: str) -> Any:
+    """`data` with every occurrence of `text` as □."""
+    if isinstance(data, str):
+        return data.replace(text, "□")
+    if isinstance(data, Mapping):
+        return {key: _without(value, text) for key, value in data.items()}
+    return [_without(value, text) for value in data] if isinstance(data, list) else data
 
 
 @cache

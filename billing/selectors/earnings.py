@@ -6,7 +6,8 @@ from typing import Any
 from django.db import connection
 
 from billing.domain.ledger import AccountKind
-from billing.domain.statement import PLACES, UNITS, Resource, quantity_text
+from billing.domain.metering import Resource
+from billing.domain.statement import PLACES, UNITS, quantity_text
 from billing.models import Account
 from portal.kit.money import Money
 
@@ -76,8 +77,17 @@ def months(*, provider_ref: str) -> list[Earned]:
     with connection.cursor() as cursor:
         cursor.execute(MONTHS, [provider_ref])
         return [
-            Earned(row[0], row[2], row[3], int(row[4]), *(Money(int(minor), row[1]) for minor in row[5:8]), row[8])
-            for row in cursor.fetchall()
+            Earned(
+                month=month,
+                sku=sku,
+                resource=resource,
+                qty_us=int(quantity),
+                billed=Money(int(billed), code),
+                fee=Money(int(fee), code),
+                share=Money(int(share), code),
+                demo=demo,
+            )
+            for month, code, sku, resource, quantity, billed, fee, share, demo in cursor.fetchall()
         ]
 
 

@@ -29,7 +29,7 @@ BOM = "\ufeff"
 """So that a spreadsheet reads the Chinese."""
 
 
-def content(invoice: Invoice, lines: Sequence[PrintedLine], taxes: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+def content(invoice: Invoice, lines: Sequence[PrintedLine], taxes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything an invoice says, copied: names, addresses, tax ids, rates and prices as they are now."""
     tenant, period, code = invoice.organisation, invoice.period, invoice.currency
     if invoice.issue_date is None or invoice.due_at is None or invoice.issued_at is None:
