@@ -1,6 +1,6 @@
 """The CPU operator suite behind a node's fingerprint; run as a process of its own, one at a time on a machine.
 
-    python -m agent.benchmark --threads N [--short] [--lock FILE]      prints a FingerprintReport as JSON
+    python -m agent.benchmark --threads N [--short] [--turn NAME]      prints a FingerprintReport as JSON
 
 Operators: SGEMM 256 512 1024 2048; im2col convolution, batch 1 8 32; a transformer block forward and backward, batch 1 8 32;
 copy and triad over large arrays. Each is repeated for its share of a pass; an iteration is *clean* when thread time / wall
@@ -14,11 +14,12 @@ of this one and are removed; beside busy neighbours the spread was 20-47 %, so o
 from __future__ import annotations
 
 import argparse
-import fcntl
+import errno
 import hashlib
 import json
 import os
 import platform
+import socket
 import statistics
 import sys
 import time
@@ -37,6 +38,7 @@ CV_MOST_PPM = 100_000
 FULL_PASSES, FULL_PASS_S = 3, 12.0
 SHORT_PASSES, SHORT_PASS_S = 1, 3.0
 STREAM_BYTES, SHORT_STREAM_BYTES = 256 << 20, 64 << 20
+TURN_S = 0.2
 SUITE = "cpu-1"
 DISTORTING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
@@ -210,7 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cores-milli", type=int, default=1000)
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--lock", default="")
+    parser.add_argument("--turn", default="", help="a name; processes with the same one measure one after the other")
     wanted = parser.parse_args(arguments)
     if numpy is None:
         sys.exit("numpy is missing (pip install 'idlewild-agent[fingerprint]')")
@@ -219,10 +221,23 @@ def main(arguments: list[str] | None = None) -> None:
         # BLAS reads its thread count when it is loaded, which has happened: start again with the right surroundings.
         kept = {name: value for name, value in os.environ.items() if name not in DISTORTING}
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**kept, **surroundings})  # noqa: S606
-    if wanted.lock:
-        handle = os.open(wanted.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        fcntl.flock(handle, fcntl.LOCK_EX)  # agents of one machine measure one after the other; released by the end
+    turn = take_turn(wanted.turn) if wanted.turn else None
     sys.stdout.write(json.dumps(suite(threads=wanted.threads, cores_milli=wanted.cores_milli, short=wanted.short)))
+    if turn is not None:
+        turn.close()
+
+
+def take_turn(name: str) -> socket.socket:
+    """Wait until no other process of this machine holds the name. It is no file: nothing to clean up, gone with its holder."""
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    while True:
+        try:
+            holder.bind("\0" + name)
+            return holder
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            time.sleep(TURN_S)
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -25,9 +25,9 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,8 @@ OWN_JOBS_GRACE_MS = 1500
 GUARD_MS = 150  # how long after the deadline the supervisor has to have frozen its tree
 SUPERVISED = (State.STARTING, State.RUNNING, State.FROZEN, State.STOPPING, State.KILLING)
 EXIT_SUPERSEDED = 3
-LOCK_FILE = "idlewild-benchmark.lock"
+BLOCKING_CALLS = 64
+BENCHMARK_TURN = "idlewild-benchmark"
 
 
 @dataclass
@@ -139,6 +140,7 @@ class Runner:
         """Until SIGTERM, `down`, or the portal says that another agent has taken over."""
         self.journal.purge(self._wall_s())
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(BLOCKING_CALLS))  # silent supervisors must not use it up
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stopping.set)
         self._adopt()  # before the first sync: it must name every lease, and renewals must reach their supervisors
@@ -1027,7 +1029,7 @@ class Runner:
         cores = self.hardware().cores_milli
         threads = max(1, cores // 1000)
         command = [sys.executable, "-m", f"{__package__}.benchmark", "--threads", str(threads)]
-        command += ["--cores-milli", str(cores), "--lock", str(Path(tempfile.gettempdir()) / LOCK_FILE)]
+        command += ["--cores-milli", str(cores), "--turn", BENCHMARK_TURN]
         if self.config.short_suite:
             command.append("--short")
         kept = {name: value for name, value in os.environ.items() if name not in benchmark.DISTORTING}
