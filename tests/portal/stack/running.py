@@ -42,13 +42,13 @@ def free_port() -> int:
 class Up:
     """`manage.py up …`, heard line by line."""
 
-    def __init__(self, state: Path, *options: str, port: int | None = None) -> None:
+    def __init__(self, state: Path, *options: str, port: int | None = None, **environment: str) -> None:
         self.state, self.port = state, port or free_port()
         self.lines: list[str] = []
         self._new: queue.Queue[str] = queue.Queue()
         self.process = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--port", str(self.port), *options],
-            cwd=ROOT, env=clean_environment(state), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            cwd=ROOT, env=clean_environment(state, **environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
