@@ -274,7 +274,7 @@ class ExplainOut(serializers.Serializer):
 class LinkOut(serializers.Serializer):
     source = serializers.CharField()  # type: ignore[assignment]
     target = serializers.CharField()
-    rtt_ms = serializers.FloatField(allow_null=True)
+    rtt_ms = serializers.CharField(allow_null=True)
     bandwidth_mbps = serializers.IntegerField(allow_null=True)
     price_per_gb = MoneyOut()
     age_s = serializers.IntegerField()

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 
 from portal.kit.money import Money, micro_text
 from scheduling.domain.reasons import ENDED, EndReason
+from scheduling.domain.spec_values import micro_short
 from scheduling.models import Attempt, Job, JobEvent, Lease, Quote, Task
 from scheduling.selectors import explain
 
@@ -50,7 +51,7 @@ def quote(row: Quote, *, state: str = "") -> Shown:
 def point(row: Mapping[str, Any]) -> Shown:
     """One point: where, what it costs, how long, how green, what is moved."""
     code = row["currency"]
-    green = None if row["green_ppm"] is None else f"{row['green_ppm'] / 1_000_000:g}"
+    green = None if row["green_ppm"] is None else micro_short(row["green_ppm"])
     return {
         "index": row["index"],
         "node": {"id": row["node"], "name": row["name"]},
@@ -191,7 +192,7 @@ def lease(row: Lease) -> Shown:
         "state": str(row.state),
         "class": row.lease_class,
         "action": row.action,
-        "cores": row.cores_milli / 1_000,
+        "cores": micro_short(row.cores_milli * 1_000),
         "memory_mib": row.memory_mib,
         "disk_gib": row.disk_gib,
         "cards": row.cards,

@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from portal.kit.money import micro_text
+from scheduling.domain.spec_values import micro_short
 from scheduling.models import Link
 
 
@@ -22,7 +23,7 @@ def shown(link: Link, *, now: datetime) -> dict[str, Any]:
     return {
         "source": link.source,
         "target": link.target,
-        "rtt_ms": None if link.rtt_us is None else link.rtt_us / 1000,
+        "rtt_ms": None if link.rtt_us is None else micro_short(link.rtt_us * 1_000),
         "bandwidth_mbps": link.bandwidth_mbps,
         "price_per_gb": {"amount": micro_text(link.price_micro_per_gb), "currency": link.currency},
         "age_s": max(0, int((now - link.updated_at).total_seconds())),
