@@ -67,9 +67,9 @@ class LineKey:
     sku: str
     zone: str
     price_version_ref: str
+    tier: int
     price_micro: int
     discount_ppm: int
-    tier: int
     virtual: bool
     demo: bool
     unbilled_reason: str
