@@ -3,16 +3,14 @@
 from typing import Any
 
 from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from billing.api.serializers import MoneyOut
 from portal.api.serializers import Strict
 from scheduling.domain import spec_values
 from scheduling.domain.spec_values import Wrong
-
-
-class MoneyOut(serializers.Serializer):
-    amount = serializers.CharField()
-    currency = serializers.CharField()
 
 
 class QuoteIn(Strict):
@@ -33,6 +31,7 @@ class JobIn(Strict):
         return attrs
 
 
+@extend_schema_field(OpenApiTypes.STR)
 class Amount(serializers.Field):
     """An amount as text (or a whole number), never a float."""
 
@@ -84,7 +83,7 @@ class LinkFilter(Strict):
     target = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
 
 
-class NodeRef(serializers.Serializer):
+class PlaceNode(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField()
 
@@ -97,7 +96,7 @@ class CostOut(serializers.Serializer):
 
 class PointOut(serializers.Serializer):
     index = serializers.IntegerField()
-    node = NodeRef()
+    node = PlaceNode()
     offer = serializers.CharField()
     region = serializers.CharField()
     zone = serializers.CharField()
@@ -116,6 +115,7 @@ class PointOut(serializers.Serializer):
     scu = serializers.CharField(allow_null=True)
     transfer = serializers.DictField()
     prices = serializers.DictField()
+    window = serializers.DictField(allow_null=True)
     roles = serializers.ListField(child=serializers.CharField())
 
 
@@ -186,7 +186,7 @@ class AttemptOut(serializers.Serializer):
     task_name = serializers.CharField()
     number = serializers.IntegerField()
     fence = serializers.IntegerField()
-    node = NodeRef()
+    node = PlaceNode()
     region = serializers.CharField()
     zone = serializers.CharField()
     provider = serializers.CharField()

@@ -90,6 +90,7 @@ def point(row: Mapping[str, Any]) -> Shown:
             ],
         },
         "prices": row.get("prices", {}),
+        "window": row.get("window"),
         "roles": row["roles"],
     }
 

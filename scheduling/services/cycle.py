@@ -190,7 +190,11 @@ def _end(task: Task, reason: EndReason, now: datetime) -> bool:
     stopped = reason is EndReason.BUDGET_EXHAUSTED
     try:
         with transaction.atomic():
-            mine = Task.objects.select_for_update(skip_locked=True).filter(id=task.id, state=TaskState.QUEUED).first()
+            mine = (
+                Task.objects.select_for_update(skip_locked=True, no_key=True)
+                .filter(id=task.id, state=TaskState.QUEUED)
+                .first()
+            )
             if mine is None:
                 return False
             event = TaskEvent.CANCELLED if stopped else TaskEvent.FAILED
@@ -233,7 +237,11 @@ def _wait(cycle: _Cycle, task: Task, waiting: dict[str, Any]) -> None:
     if _signature(task.waiting) == _signature(waiting):
         return
     with transaction.atomic():
-        mine = Task.objects.select_for_update(skip_locked=True).filter(id=task.id, state=TaskState.QUEUED).first()
+        mine = (
+            Task.objects.select_for_update(skip_locked=True, no_key=True)
+            .filter(id=task.id, state=TaskState.QUEUED)
+            .first()
+        )
         if mine is None or _signature(mine.waiting) == _signature(waiting):
             return
         Task.objects.filter(id=task.id).update(waiting=waiting, waiting_since=cycle.now)

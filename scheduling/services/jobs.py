@@ -93,7 +93,7 @@ def submit(
 def cancel(*, job: Job, by: str, now: datetime, reason: EndReason = EndReason.CANCELLED_BY_TENANT) -> Job:
     """Cancel what has not ended: queued tasks at once, running attempts by asking their agents. Again = no change."""
     with transaction.atomic():
-        waiting = list(Task.objects.select_for_update().filter(job=job).order_by("id"))
+        waiting = list(Task.objects.select_for_update(no_key=True).filter(job=job).order_by("id"))
         open_tasks = [task for task in waiting if task.state in (TaskState.WAITING, TaskState.QUEUED)]
         for task in open_tasks:
             outcomes.move(task=task, event=TaskEvent.CANCELLED, now=now, reason=reason)
@@ -117,7 +117,9 @@ def cancel(*, job: Job, by: str, now: datetime, reason: EndReason = EndReason.CA
 def retry(*, job: Job, by: str, now: datetime) -> Job:
     """Queue the failed tasks again, under the same job. Conflict `nothing_to_retry` if none has failed."""
     with transaction.atomic():
-        failed = list(Task.objects.select_for_update().filter(job=job, state=TaskState.FAILED).order_by("id"))
+        failed = list(
+            Task.objects.select_for_update(no_key=True).filter(job=job, state=TaskState.FAILED).order_by("id")
+        )
         if not failed:
             raise Conflict(
                 _("No task of this job has failed, so there is nothing to try again."), code="nothing_to_retry"
@@ -159,7 +161,7 @@ def change(*, job: Job, values: Mapping[str, Any], by: str, now: datetime) -> Jo
     if job.state not in JOB_OPEN and set(values) - {"labels"}:
         raise Conflict(_("This job has ended."), code="job_ended", state=job.state)
     with transaction.atomic():
-        row = Job.objects.select_for_update().get(id=job.id)
+        row = Job.objects.select_for_update(no_key=True).get(id=job.id)
         changed = {name: value for name, value in values.items() if getattr(row, name) != value}
         if changed:
             Job.objects.filter(id=job.id).update(**changed, spec=_spec_with(row, changed))

@@ -96,7 +96,14 @@ def points(decision: Decision, market: Market) -> list[dict[str, Any]]:
     """The shown points with the price versions behind them."""
     made = decision.points() if decision.row is not None else []
     rental = decision.problem.request.rental
-    return [{**point, "prices": prices_of(market.live[point["node"]], rental, point["card_model"])} for point in made]
+    return [
+        {
+            **point,
+            "prices": prices_of(market.live[point["node"]], rental, point["card_model"]),
+            "window": dict(market.live[point["node"]].window or {}) or None,
+        }
+        for point in made
+    ]
 
 
 def prices_of(live: LiveRow, rental: str, model: str) -> dict[str, Any]:
