@@ -12,8 +12,8 @@ from portal.api.serializers import Strict
 
 
 class Coordinates(serializers.Serializer):
-    lat = serializers.FloatField()
-    lon = serializers.FloatField()
+    lat = serializers.DecimalField(max_digits=8, decimal_places=5, coerce_to_string=False)
+    lon = serializers.DecimalField(max_digits=8, decimal_places=5, coerce_to_string=False)
 
 
 class RegionOut(serializers.Serializer):

@@ -1,4 +1,4 @@
-"""`manage.py rotate_secrets`: re-encrypt tenants' secrets with the first key of IDLEWILD_VAULT_KEYS; then the old keys can go."""
+"""`manage.py rotate_secrets`: seal all stored secrets with the newest key of IDLEWILD_VAULT_KEYS, so that older keys can be dropped."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from portal.accounts.services import secrets
 
 
 class Command(BaseCommand):
-    help = "Re-encrypts tenants' secrets with the first key of IDLEWILD_VAULT_KEYS."
+    help = "Re-encrypts secrets that an older key of IDLEWILD_VAULT_KEYS sealed."
 
     def handle(self, **options: Any) -> None:
-        self.stdout.write(f"re-encrypted {secrets.rotate(now=clock.now())} secrets")
+        self.stdout.write(f"{secrets.rotate(now=clock.now())} secrets sealed anew")
