@@ -66,13 +66,13 @@ class LineKey:
     resource: str
     sku: str
     zone: str
+    unbilled_reason: str
     price_version_ref: str
     tier: int
     price_micro: int
     discount_ppm: int
     virtual: bool
     demo: bool
-    unbilled_reason: str
     node_ref: str
     attempt_ref: str
     sign: int

@@ -166,8 +166,8 @@ def test_unbilled_time_has_a_line_per_attempt_and_takes_no_place_in_the_tiers():
     done = part(record_id=2, seq=2, qty_us=100 * US_PER_HOUR, tiers=STEPS, ended_at=START + timedelta(days=5))
     lines = rating.lines([lost, done])
     assert [(line.key.tier, line.amount.text(), line.key.node_ref, line.key.attempt_ref) for line in lines] == [
-        (0, "0.00", "nod_1", "att_0"),
         (1, "100.00", "", ""),
+        (0, "0.00", "nod_1", "att_0"),
     ]
 
 
