@@ -114,9 +114,13 @@ def resolve(*, organisation: Organisation, url: str) -> Artefact:
 
 
 def content(*, artefact: Artefact, start: int = 0) -> Iterator[bytes]:
-    """The bytes of an artefact from `start` on."""
+    """The bytes of an artefact from `start` on; NotFound at once if it is no longer stored."""
     if artefact.state != ArtefactState.STORED:
         raise NotFound(_("This output is no longer stored."), code="artefact_gone")
+    return _pieces(artefact, start)
+
+
+def _pieces(artefact: Artefact, start: int) -> Iterator[bytes]:
     for offset, length, digest in artefact.parts:
         if offset + length > start:
             yield from objects.pieces(objects.part_name(artefact.object_name, offset, digest), max(0, start - offset))

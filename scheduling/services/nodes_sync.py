@@ -30,10 +30,12 @@ from portal.audit.services import note
 from portal.kit.errors import Conflict
 from scheduling.domain import attempt as attempts
 from scheduling.domain.attempt import AttemptEvent, AttemptState
-from scheduling.domain.lease import LeaseState, Times
+from scheduling.domain.lease import LeaseEventKind, LeaseState, Times
+from scheduling.domain.reasons import EndReason
 from scheduling.gateways import alive
 from scheduling.models import Attempt, Lease, NodeState
 from scheduling.services import capacity, leases, live
+from scheduling.services.leases import End
 
 LISTED = Enrolment.LISTED
 
@@ -144,6 +146,7 @@ def hear(*, node: Node, said: Said, now: datetime, at_ms: int | None = None) -> 
     alive_now = granted | (extended or set())
     _note_frozen(said, mine)
     _back(mine, alive_now, now)
+    rows = [row for row in rows if not _dropped(row, said, now)]
     renewals = tuple(_renewal(mine[held.attempt], extended is None) for held in wanted if held.attempt in alive_now)
     refused = {row.public_id for row in late} - granted
     answer = replace(answer, renewals=renewals, fenced=_fenced(said, mine, refused))
@@ -264,6 +267,25 @@ def heard_again(*, attempt: Attempt, now: datetime) -> bool:
             live.changed(f"job.{attempt.task.job.public_id}", f"node.{attempt.node.public_id}")
     except Conflict:
         return False
+    return True
+
+
+def _dropped(row: Attempt, said: Said, now: datetime) -> bool:
+    """An attempt whose `accept` was answered too late for its agent: it holds no such lease and starts nothing.
+
+    Waiting for the lease to lapse would only cost time: the task is queued again at once.
+    """
+    if row.state != AttemptState.LEASED or row.started_at is not None or row.accepted_at is None:
+        return False
+    patience = timedelta(milliseconds=2 * _times(row).accept_ms)
+    if now - row.accepted_at < patience or row.public_id in {held.attempt for held in said.leases}:
+        return False
+    with transaction.atomic():
+        locked = leases.lock(attempt_id=row.id)
+        if locked.attempt.state != AttemptState.LEASED or locked.attempt.accepted_at != row.accepted_at:
+            return False
+        why = End(EndReason.PLATFORM_FAULT, row.accepted_at, "the answer to its accept came too late for the node")
+        leases.end(locked=locked, kind=LeaseEventKind.RELEASED, why=why, now=now)
     return True
 
 

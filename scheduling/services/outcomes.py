@@ -64,6 +64,9 @@ def after_attempt(*, task: Task, attempt: Attempt, reason: EndReason, exit_code:
     if reason is EndReason.FINISHED:
         move(task=task, event=TaskEvent.DONE, now=now, reason=reason)
         return
+    if reason is EndReason.BUDGET_EXHAUSTED and task.job.budget_on_exceed == "hold":
+        move(task=task, event=TaskEvent.AGAIN, now=now)  # it waits (`budget_held`) until the budget is raised
+        return
     if ending.event is None:
         stopped = ending.attempt_state == "cancelled"
         move(task=task, event=TaskEvent.CANCELLED if stopped else TaskEvent.FAILED, now=now, reason=reason)

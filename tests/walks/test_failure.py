@@ -45,7 +45,7 @@ def walk(ada: Person, first: Agent, second: Agent, *, usage_within: float) -> fl
     killed = time.monotonic()
     assert victim.kill() >= 3  # agent, supervisor, sandbox
     again = eventually(
-        lambda: Attempt.objects.filter(task__job=job, fence=2, state="running").first(),
+        lambda: Attempt.objects.filter(task__job=job, fence__gt=attempt.fence, state="running").first(),
         within=60,
         every=0.05,
         what="running elsewhere",
@@ -99,7 +99,7 @@ def test_a_failure(ada: Person, a_machine: Callable[..., Agent]) -> None:
     eventually(lambda: "connected" in victim.product.log(victim.name).rpartition("incarnation 1")[2], what="it is back")
     time.sleep(3)
     assert UsageRecord.objects.filter(state="ok").count() == before
-    assert set(Attempt.objects.values_list("state", flat=True)) == {"lost", "succeeded"}
+    assert {"lost", "succeeded"} <= set(Attempt.objects.values_list("state", flat=True))
 
 
 @pytest.mark.real_time
