@@ -368,7 +368,7 @@ class Runner:
         self._orders_seen = named
 
     def _sync_refused(self, error: Refused, failures: int) -> int:
-        if error.problem.code == wire.Code.SUPERSEDED.value:
+        if error.superseded:
             log.error("another agent speaks for %s: this one stops its jobs and ends", self.portal.node)
             self.exit_code = EXIT_SUPERSEDED
             for attempt in list(self.live):
@@ -448,6 +448,7 @@ class Runner:
             self._write_spec(folder, live.spec)
             if live.spec.inputs:
                 self._report(live, Phase.STAGING, frozen=False)
+                await self.connected.wait()
                 await staging.bring_inputs(live.spec, job, self.portal, uid)
         except staging.StagingError as error:
             self.feed(live.attempt.id, machine.StagingFailed(error.reason, error.message))
@@ -625,6 +626,7 @@ class Runner:
             live.reporting = self._spawn(self._send_reports(live), "report", live)
 
     async def _send_reports(self, live: Live) -> None:
+        await self.connected.wait()
         while live.to_report is not None and live.to_report != live.reported:
             wanted = live.to_report
             live.record = replace(live.record, report_seq=live.record.report_seq + 1)
@@ -707,6 +709,7 @@ class Runner:
     # ── logs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _ship_logs(self, live: Live) -> None:
+        await self.connected.wait()
         while live.attempt.state in SUPERVISED and live.attempt.state is not State.KILLING:
             sent = await self._ship_some(live)
             if not sent:
@@ -743,6 +746,8 @@ class Runner:
             elif error.problem.code == wire.Code.GAP.value and offset is not None and offset != live.shipped[stream]:
                 live.shipped[stream] = offset
                 return True
+            elif error.superseded:
+                return False
             else:
                 log.warning("%s: %s not taken: %s", live.attempt.id, stream.value, error)
             live.closed.add(stream)
@@ -767,6 +772,7 @@ class Runner:
 
     async def _upload(self, live: Live) -> None:
         assert live.spec is not None  # noqa: S101
+        await self.connected.wait()
         try:
             outputs = await staging.take_outputs(live.spec, self._folder(live) / "job", self.portal)
         except staging.StagingError as error:
@@ -820,12 +826,12 @@ class Runner:
         if live.spec is None:
             self.feed(live.attempt.id, machine.Undeliverable("its assignment is lost"))
             return
+        await self.connected.wait()
         await self._last_logs(live)
         self._settle_report(live)
         until = clocks.boot_ms() + wire.FINISH_RETRIED_FOR_MS
         failures = 0
         while live.attempt.state is State.FINISHING:
-            await self.connected.wait()
             try:
                 report = self._finish_report(live)
                 await self.portal.post(wire.finish_path(live.attempt.id), report, wire.Stored, sender=live.sender)
@@ -836,8 +842,8 @@ class Runner:
                     return
                 await asyncio.sleep(self._pause(failures))
             except Refused as error:
-                if error.status == 401:
-                    await asyncio.sleep(5)
+                if error.status == 401 or error.superseded:  # the sync loop finds out what that means
+                    await asyncio.sleep(1)
                     continue
                 log.log(logging.INFO if error.fenced else logging.ERROR, "%s: finish: %s", live.attempt.id, error)
                 self.feed(live.attempt.id, machine.FencedOff() if error.fenced else machine.Undeliverable(str(error)))

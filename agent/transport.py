@@ -47,6 +47,10 @@ class Refused(Exception):
     def fenced(self) -> bool:
         return self.status == wire.STATUS_FENCED
 
+    @property
+    def superseded(self) -> bool:
+        return self.problem.code == wire.Code.SUPERSEDED.value
+
 
 @dataclass(frozen=True)
 class Sender:
