@@ -10,7 +10,8 @@ the same one to do the same thing again safely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as quoted
@@ -109,18 +110,19 @@ class Jobs(_Part):
 
 
 class Artefacts(_Part):
-    def download(self, artefact: str, to: Path, *, told: Callable[[int], None] | None = None) -> int:
-        """Write the artefact's bytes to the file; a half-written file is never left under its name."""
+    def download(self, artefact: str, to: Path, *, sha256: str = "") -> int:
+        """Write the artefact's bytes to the file, its size back. A half-written or wrong file is never left under its name."""
         draft = to.with_name(f".{to.name}.part")
-        size = 0
+        size, digest = 0, hashlib.sha256()
         try:
             to.parent.mkdir(parents=True, exist_ok=True)
             with self._http.download(_at("artefacts", artefact, "content")) as response, draft.open("wb") as stream:
                 for block in response.iter_bytes(1 << 20):
                     stream.write(block)
+                    digest.update(block)
                     size += len(block)
-                    if told:
-                        told(size)
+            if sha256 and digest.hexdigest() != sha256:
+                raise LocalFault(t("{path} came broken; try again.", path=to), code="broken_download")
             draft.replace(to)
         except OSError as problem:
             raise LocalFault(

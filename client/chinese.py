@@ -118,6 +118,7 @@ CATALOGUE: Mapping[str, str] = {
     "A folder, or the file's new name.": "文件夹，或文件的新名称。",
     "{job} has no output {name}; it has: {there}": "{job} 没有产物 {name}；现有：{there}",
     "{file}: {size}": "{file}：{size}",
+    "{path} came broken; try again.": "{path} 下载损坏，请重试。",
     "{path} cannot be written: {problem}": "无法写入 {path}：{problem}",
     "job": "作业",
     "name": "名称",

@@ -541,11 +541,12 @@ def fetched(session: Session, job: str, target: Path, *, name: str = "") -> None
         )
     single = bool(name) and not target.is_dir() and not str(target).endswith("/")
     for row in wanted:
-        file = target if single else target / Path(text(reach(row, "path|name"))).name
+        folder = ".tar" if row.get("kind") == "DIRECTORY" else ""
+        file = target if single else target / (Path(text(reach(row, "path|name"))).name + folder)
         download(session, row, file)
 
 
 def download(session: Session, row: Row, file: Path) -> None:
-    size = session.portal.artefacts.download(text(row.get("id")), file)
+    size = session.portal.artefacts.download(text(row.get("id")), file, sha256=text(row.get("sha256")))
     session.emit({"type": "output", "name": row.get("name"), "path": str(file), "size_bytes": size})
     session.say(t("{file}: {size}", file=file, size=front.size(size)))

@@ -207,7 +207,10 @@ class _Handler(BaseHTTPRequestHandler):
             return (
                 200,
                 {
-                    "items": [{"sequence": 1, "type": "job.queued", "data": {}, "created_at": "2026-11-30T11:00:00Z"}],
+                    "items": [
+                        {"sequence": n, "type": f"job.{state}", "data": {}, "created_at": "2026-11-30T11:00:00Z"}
+                        for n, state in enumerate(dict.fromkeys(["queued", job["state"]]), start=1)
+                    ],
                     "next_cursor": None,
                 },
                 {},
@@ -215,7 +218,17 @@ class _Handler(BaseHTTPRequestHandler):
         if below == "logs":
             raw = peer.log if query.get("stream") == "stdout" else ""
             offset = int(query.get("offset", "0"))
-            return 200, {"text": raw[offset:], "offset": offset, "next_offset": len(raw)}, {}
+            return (
+                200,
+                {
+                    "text": raw[offset:],
+                    "offset": offset,
+                    "next_offset": len(raw),
+                    "total": len(raw),
+                    "complete": job["state"] != "running",
+                },
+                {},
+            )
         if below == "artefacts":
             return (
                 200,
