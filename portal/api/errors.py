@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, SuspiciousOperation, ValidationError
-from django.db import transaction
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions
@@ -56,7 +55,7 @@ def problem(
         "detail": detail,
         "request_id": request_id,
         "errors": list(errors)[:MOST_ERRORS],
-        "help": f"/docs/errors#{code}",
+        "help": f"/api/v1/errors/{code}",
         **{name: value for name, value in (extra or {}).items() if name != "retry_after"},
     }
 
@@ -127,7 +126,6 @@ def problem_handler(exc: Exception, context: Mapping[str, Any]) -> Response | No
         body, headers = _of_framework(exc, request_id)
     else:
         return None
-    _roll_back()
     return Response(body, status=body["status"], headers=headers, content_type=MEDIA_TYPE)
 
 
@@ -155,12 +153,3 @@ def flat(detail: Any, path: str = "") -> Iterable[dict[str, Any]]:
             yield from flat(below, f"{path}[{index}]" if nested else path)
     else:
         yield {"path": path, "code": getattr(detail, "code", "invalid"), "message": str(detail), "hint": ""}
-
-
-def _roll_back() -> None:
-    """An error answered inside an open transaction must not leave half of its work."""
-    connection = transaction.get_connection()
-    if connection.in_atomic_block and getattr(connection.settings_dict, "get", lambda *_: False)(
-        "ATOMIC_REQUESTS", False
-    ):
-        transaction.set_rollback(True)

@@ -71,8 +71,17 @@ _MATCH = {
 }
 
 
+_pages: dict[type, Any] = {}
+
+
 def paged(shape: type[serializers.Serializer[Any]], **beside: serializers.Field[Any, Any, Any, Any]) -> Any:
-    """The envelope of a list: ``items``, ``next_cursor`` and what else stands beside them."""
+    """The envelope of a list: ``items``, ``next_cursor`` and what else stands beside them. One per shape."""
+    if shape not in _pages:
+        _pages[shape] = _page(shape, beside)
+    return _pages[shape]
+
+
+def _page(shape: type[serializers.Serializer[Any]], beside: dict[str, Any]) -> Any:
     name = shape.__name__.removesuffix("Out") + "Page"
     fields = {"items": shape(many=True), "next_cursor": serializers.CharField(allow_null=True), **beside}
     return inline_serializer(name=name, fields=fields)

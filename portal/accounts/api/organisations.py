@@ -177,7 +177,7 @@ class Members(APIView):
             request, selectors.members(request.actor.home()), lambda row: shapes.MemberOut(row).data
         )
 
-    @extend_schema(request=shapes.InvitationIn, responses={201: shapes.InvitedOut}, operation_id="members_invite")
+    @extend_schema(request=shapes.InvitationIn, responses={201: shapes.InvitedPersonOut}, operation_id="members_invite")
     @idempotent
     def post(self, request: Any) -> Response:
         actor = request.actor

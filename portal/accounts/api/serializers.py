@@ -81,7 +81,7 @@ class InvitationOut(serializers.Serializer):
     expires = serializers.DateTimeField(source="expires_at")
 
 
-class InvitedOut(InvitationOut):
+class InvitedPersonOut(InvitationOut):
     link = serializers.CharField(required=False)
 
 

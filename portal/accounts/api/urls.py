@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from portal.accounts.api import keys, organisations
+from portal.accounts.api import errors, keys, organisations
 
 urlpatterns = [
     path("me", organisations.Me.as_view()),
@@ -23,4 +23,6 @@ urlpatterns = [
     path("secrets", keys.Secrets.as_view()),
     path("secrets/<str:public_id>", keys.OneSecret.as_view()),
     path("audit-events", keys.AuditEvents.as_view()),
+    path("errors", errors.Errors.as_view()),
+    path("errors/<str:code>", errors.OneError.as_view()),
 ]
