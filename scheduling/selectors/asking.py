@@ -4,14 +4,14 @@ One place for quotes, the cycle and `explain`, so that all three ask the same qu
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from billing.selectors import balances
 from portal.accounts.models import Organisation
 from portal.kit.money import Money
-from scheduling.domain.demand import Pick, TaskSpec
+from scheduling.domain.demand import Pick, Strategy, TaskSpec
 from scheduling.domain.placement import in_order
 from scheduling.domain.request import Policy, Request, of_task, policy_of
 from scheduling.domain.spec_values import duration_s
@@ -74,7 +74,22 @@ def of_queued(task: Task, *, now: datetime, past_due: bool) -> Question:
         **caps,
     )
     prefer = str(point["node"]) if point is not None and (task.fence == 0 or spec.placement.pick == Pick.ASK) else ""
-    return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec, prefer=prefer))
+    kinds = in_order(request, spec.resources.cards_ordered)
+    return Question(tuple(_after_failure(task, spec, kinds)), policy_of(spec, prefer=prefer))
+
+
+def _after_failure(task: Task, spec: TaskSpec, kinds: list[Request]) -> list[Request]:
+    """`job_recovery.strategy` of a task that had a place before: the same region first, or every other one first; then anywhere."""
+    if task.fence == 0 or spec.resources.strategy == Strategy.NONE:
+        return kinds
+    region = task.attempts.order_by("-id").values_list("node__zone__region__slug", flat=True).first()
+    if region is None:
+        return kinds
+    if spec.resources.strategy == Strategy.EAGER_NEXT_REGION:
+        first = [replace(kind, avoid=(*kind.avoid, region)) for kind in kinds]
+    else:
+        first = [replace(kind, regions=(region,)) for kind in kinds if not kind.regions or region in kind.regions]
+    return [*first, *kinds]
 
 
 def chosen_point(task: Task) -> Mapping[str, Any] | None:

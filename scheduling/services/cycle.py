@@ -20,6 +20,7 @@ from billing.selectors import usage
 from portal.accounts.models import OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
+from scheduling.domain.columns import Table
 from scheduling.domain.demand import TaskSpec
 from scheduling.domain.job import TaskEvent, TaskState
 from scheduling.domain.placement import Decision, decide_in_order, feasible
@@ -58,6 +59,7 @@ class _Cycle:
     clock: Clock
     refused: dict[Any, dict[str, Any]] = field(default_factory=dict)
     past_due: dict[int, bool] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)  # nodes that changed under our hands
     result: CycleResult = field(default_factory=CycleResult)
 
 
@@ -91,6 +93,8 @@ def _turn(cycle: _Cycle, task: Task) -> None:
             _no_place(cycle, task, known)
             return
         decision = _decide(cycle.market, question)
+        if decision.row is None and cycle.left_out:
+            break  # what was left out of this cycle may fit in the next
         if decision.row is None:
             cycle.refused[question.key] = waiting_of(decision, question, cycle.market)
             continue
@@ -104,8 +108,8 @@ def _turn(cycle: _Cycle, task: Task) -> None:
             )
             cycle.result.placed[task.public_id] = str(decision.node)
             return
-        _look_again(cycle.market, decision)
-    _wait(cycle, task, {"reason": WaitReason.TAKEN_MEANWHILE.value, "tier": Tier.TASK.value, "tiers": []})
+        _look_again(cycle, decision)
+    _wait(cycle, task, _task_reason(WaitReason.TAKEN_MEANWHILE))
 
 
 def _decide(market: Market, question: Question) -> Decision:
@@ -119,21 +123,29 @@ def _decide(market: Market, question: Question) -> Decision:
     )
 
 
-def _look_again(market: Market, decision: Decision) -> None:
-    """Another took the place, or its offer changed: read what is left of it. If it still looks free, leave it out of this cycle."""
-    table, row = market.table, decision.place
-    node = table.rows[row].node
-    state = NodeState.objects.filter(node_id=market.live[node].node_id).first()
-    unchanged = state is not None and state.open and state.free_cores_milli >= int(table.cores[row])
-    for other in table.of_node(node):
-        if state is None or unchanged:
-            table.takes_work[other] = False
-            continue
-        table.cores[other] = state.free_cores_milli
-        table.memory[other] = state.free_memory_mib
-        table.disk[other] = state.free_disk_gib
-        table.cards[other] = min(int(table.cards[other]), state.free_cards)
-        table.takes_work[other] = state.open and not state.kept_for
+def _look_again(cycle: _Cycle, decision: Decision) -> None:
+    """Another took the place, or its offer changed: read what is left of it. If it looks as free as before, leave it out of this cycle."""
+    table, node = cycle.market.table, str(decision.node)
+    rows = table.of_node(node)
+    state = NodeState.objects.filter(node_id=cycle.market.live[node].node_id).first()
+    if state is None or not state.open or state.kept_for or _is_as_free(state, table, rows[0]):
+        cycle.left_out.add(node)
+        for row in rows:
+            table.takes_work[row] = False
+        return
+    for row in rows:
+        table.cores[row], table.memory[row] = state.free_cores_milli, state.free_memory_mib
+        table.disk[row] = state.free_disk_gib
+        table.cards[row] = min(int(table.cards[row]), state.free_cards)
+
+
+def _is_as_free(state: NodeState, table: Table, row: int) -> bool:
+    return (
+        state.free_cores_milli >= table.cores[row]
+        and state.free_memory_mib >= table.memory[row]
+        and state.free_disk_gib >= table.disk[row]
+        and state.free_cards >= table.cards[row]
+    )
 
 
 def _past_due(cycle: _Cycle, task: Task) -> bool:

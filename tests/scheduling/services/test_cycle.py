@@ -7,8 +7,9 @@ import pytest
 
 from marketplace.services import offers
 from scheduling.domain import placement
+from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt, JobEvent, Lease, NodeState, PlacementDecision, Task
-from scheduling.services import cycle
+from scheduling.services import cycle, leases
 from tests.cast import Person
 from tests.factories.market import a_link, a_node
 from tests.scheduling.services.works import NOW, heard, submit
@@ -229,3 +230,26 @@ def test_turns_alternate_between_organisations(ada: Person, cleo: Person, sol: P
     placed = cycle.run(now=NOW).placed
     assert mine.tasks.get().public_id in placed
     assert len(placed) == 2
+
+
+@pytest.mark.parametrize(("strategy", "region"), [("failover", "east"), ("eager_next_region", "west")])
+def test_the_next_attempt_goes_where_job_recovery_says(ada: Person, sol: Person, strategy: str, region: str) -> None:
+    a_node(sol, region="east", name="first", prices={"core": "0.10"})
+    a_node(sol, region="east", name="near", prices={"core": "0.50"})
+    a_node(sol, region="west", name="far", prices={"core": "0.20"})
+    heard()
+    submit(ada, placement={"pick": "cheapest"}, resources={"job_recovery": {"strategy": strategy}})
+    cycle.run(now=NOW)
+    first = Attempt.objects.get()
+    assert first.node.name == "first"
+    leases.ask_stop(attempt_id=first.id, reason=EndReason.NODE_DRAINED, actor="system", now=NOW)
+    NodeState.objects.filter(node=first.node).update(open=False)
+    cycle.run(now=NOW)
+    second = Attempt.objects.get(fence=2)
+    assert second.node.zone.region.slug == region
+    leases.ask_stop(attempt_id=second.id, reason=EndReason.NODE_DRAINED, actor="system", now=NOW)
+    NodeState.objects.filter(node=second.node).update(open=False)
+    later = NOW + timedelta(minutes=1)
+    heard(now=later)
+    cycle.run(now=later)
+    assert Attempt.objects.get(fence=3).node.name in {"near", "far"} - {second.node.name}
