@@ -352,6 +352,7 @@ def _news(node: Node, said: Said, answer: Answer, things: Sequence[str]) -> Answ
 
 
 def _orders(node: Node, now: datetime) -> tuple[Order, ...]:
+    """What the market wants of the node; a drain order that is no longer named is over."""
     wanted = [Order(f"{kind}.{node.incarnation}", kind) for kind in found.wanted_orders(node)]
     if node.state == "draining":
         deadline = _left_ms(node.drain_deadline, now) if node.drain_deadline else None
