@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from rest_framework.permissions import SAFE_METHODS
 
 from portal.accounts.models import Organisation, OrganisationState, Role
-from portal.kit.errors import Forbidden, NotSignedIn
+from portal.kit.errors import Forbidden, NotFound, NotSignedIn
 
 
 class Deed(StrEnum):
@@ -148,7 +148,9 @@ class OperatorsAlone:
         actor = getattr(request, "actor", None)
         if actor is None:
             raise NotSignedIn(_("Sign in as an operator."))
-        return bool(actor.is_operator)
+        if not actor.is_operator:
+            raise NotFound(_("There is nothing here that you can see."))
+        return True
 
     def has_object_permission(self, request: Any, view: Any, obj: Any) -> bool:
         return True

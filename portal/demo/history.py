@@ -17,8 +17,13 @@ from portal.accounts.models import Organisation, Project, User
 from portal.kit.quantities import qty_us
 
 GRACE = timedelta(days=3)
-CORE_MICRO = {"asia-southeast1": 160_000, "asia-south1": 80_000, "us-west1": 120_000, "europe-north1": 200_000}
-CARD_MICRO = {"asia-southeast1": 2_400_000, "asia-south1": 900_000, "us-west1": 1_500_000, "europe-north1": 3_000_000}
+CORE_MICRO = {"asia-southeast1": 3_200_000, "asia-south1": 2_000_000, "us-west1": 2_400_000, "europe-north1": 4_000_000}
+CARD_MICRO = {
+    "asia-southeast1": 24_000_000,
+    "asia-south1": 9_000_000,
+    "us-west1": 15_000_000,
+    "europe-north1": 30_000_000,
+}
 HOUR = timedelta(hours=1)
 
 

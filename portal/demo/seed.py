@@ -9,10 +9,10 @@ share, distance and transfer:
 
 | node | region | price of a card-hour | green | data |
 |---|---|---|---|---|
-| harbour | asia-southeast1 | 2.40 | grid, 4 % | here: no transfer |
-| monsoon | asia-south1 | 0.90, the cheapest | grid, 9 % | near |
-| river | us-west1 | 1.50 | grid, 87 % | far |
-| granite | europe-north1 | 3.00 | declared, 98 % | far |
+| harbour | asia-southeast1 | 24.00 | grid, 4 % | here: no transfer |
+| monsoon | asia-south1 | 9.00, the cheapest | grid, 9 % | near |
+| river | us-west1 | 15.00 | grid, 87 % | far |
+| granite | europe-north1 | 30.00 | declared, 98 % | far |
 """
 
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ TOKENS_GOOD_FOR = timedelta(days=30)
 CREDIT_MINOR = 5_000_00
 
 TERMS: dict[str, dict[str, Any]] = {
-    "asia-southeast1": {"prices": {"core": "0.16", "card": "2.40"}, "spot_factor": "0.6"},
-    "asia-south1": {"prices": {"core": "0.08", "card": "0.90"}, "spot_factor": "0.5"},
-    "us-west1": {"prices": {"core": "0.12", "card": "1.50"}, "spot_factor": "0.6"},
+    "asia-southeast1": {"prices": {"core": "3.20", "card": "24.00"}, "spot_factor": "0.6"},
+    "asia-south1": {"prices": {"core": "2.00", "card": "9.00"}, "spot_factor": "0.5"},
+    "us-west1": {"prices": {"core": "2.40", "card": "15.00"}, "spot_factor": "0.6"},
     "europe-north1": {
-        "prices": {"core": "0.20", "card": "3.00"},
+        "prices": {"core": "4.00", "card": "30.00"},
         "green_ratio": "0.98",
         "windows": [{"from": "23:00", "to": "06:00", "timezone": "Europe/Helsinki", "factor": "0.8"}],
     },

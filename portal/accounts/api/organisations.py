@@ -18,6 +18,7 @@ from portal.api.idempotency import idempotent
 from portal.api.pagination import CursorPage
 from portal.api.schema import paged
 from portal.api.serializers import Strict, demand_match, parsed, tagged
+from portal.kit.errors import Forbidden
 
 
 class Me(APIView):
@@ -91,9 +92,7 @@ class Organisation(APIView):
     def patch(self, request: Any, slug: str) -> Response:
         row = selectors.visible_to(request.actor, slug)
         if row != request.actor.home():
-            demand(
-                actors.of_user(request.actor.user, slug) if not request.actor.key else None, Deed.ORGANISATION_MANAGE
-            )
+            _demand_in_person(request.actor, slug)
         values = parsed(shapes.OrganisationChange, request)
         demand_match(request, shapes.OrganisationOut(row).data)
         now, by = clock.now(), request.actor.id
@@ -104,6 +103,13 @@ class Organisation(APIView):
         if values:
             row = organisations.change(organisation=row, by=by, now=now, **values)
         return tagged(shapes.OrganisationOut(row).data)
+
+
+def _demand_in_person(actor: actors.Actor, slug: str) -> None:
+    """Another organisation than the request's is changed by its owner in person; a key stays in its own."""
+    if actor.key is not None:
+        raise Forbidden("An API key changes its own organisation only.")
+    demand(actors.of_user(actor.user, slug), Deed.ORGANISATION_MANAGE)
 
 
 class ReasonIn(Strict):
