@@ -41,7 +41,6 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "billing.holds": ("billing", 1 * MINUTE),
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),
-    "billing.holds": ("billing", 1 * MINUTE),
     "billing.prove": ("billing", 1 * DAY),
 }
 
