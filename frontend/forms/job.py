@@ -9,7 +9,7 @@ from django import forms
 from django.forms.utils import ErrorDict
 from django.utils.translation import gettext_lazy as _
 
-from frontend.forms.provider import amount, plain
+from frontend.forms.provider import amount, plain, with_currency
 from frontend.presenters import words
 from portal.kit.errors import Finding
 
@@ -152,7 +152,7 @@ class JobForm(forms.Form):
         ]
         self.fields["pick"].initial = "knee"
         for name in ("max_price", "budget"):
-            self.fields[name].label = f"{self.fields[name].label}, {currency}"
+            self.fields[name].label = with_currency(self.fields[name].label, currency)
 
     def trust_the_service(self) -> None:
         """No checks of our own: the service reads the description and finds every fault at once."""

@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from frontend.forms.signup import zone_choices
@@ -36,6 +37,10 @@ def amount(label: Any, **more: Any) -> forms.DecimalField:
     )
 
 
+def with_currency(label: Any, currency: str) -> str:
+    return gettext("%(label)s, %(currency)s") % {"label": label, "currency": currency}
+
+
 def plain(value: Decimal) -> str:
     return f"{value:f}"
 
@@ -51,7 +56,7 @@ class PriceFields(forms.Form):
     def __init__(self, *args: Any, currency: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("core_price", "card_price", "core_spot", "card_spot"):
-            self.fields[name].label = f"{self.fields[name].label}, {currency}"
+            self.fields[name].label = with_currency(self.fields[name].label, currency)
 
     def price_terms(self) -> dict[str, Any]:
         values = self.cleaned_data

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from frontend.presenters import figures, words
 from frontend.presenters.jobs import counted, help_text, reason_text
 from portal.kit.money import parse_micro
+from scheduling.domain.quote import difference
 
 ROLES = {
     "cheapest": gettext_lazy("cheapest"),
@@ -157,14 +158,16 @@ def refusals(tiers: Any) -> list[dict[str, str]]:
 
 
 # --- a decision ----------------------------------------------------------------------------------------------------------
-def decision(found: Any, attempt: Any | None) -> dict[str, Any]:
-    """A stored decision: why here, why not there."""
+def decision(found: Any, attempt: Any | None, points: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A stored decision: why here, why not there. `points`: the front of the quote behind it, for jobs that had one."""
     chosen = found.choice or {}
     chosen = chosen.get("point", chosen)
     code = chosen.get("currency", "CNY")
-    alternatives = [alternative(row, code) for row in found.alternatives or []]
+    alternatives = [
+        alternative(row, code) for row in [*(found.alternatives or []), *others(found.alternatives, chosen, points)]
+    ]
     front = found.front or {}
-    size = front.get("size", len(alternatives) + 1)
+    size = max(front.get("size", 0), len(alternatives) + 1)
     return {
         "public_id": found.public_id,
         "attempt": attempt.number if attempt else figures.UNKNOWN,
@@ -178,6 +181,16 @@ def decision(found: Any, attempt: Any | None) -> dict[str, Any]:
         "front_note": front_note(size) if size < 3 else "",
         "refused": refusals(found.refused),
     }
+
+
+def others(
+    known: Sequence[Mapping[str, Any]] | None, chosen: Mapping[str, Any], points: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """The quote's other points: also places that could have been chosen, as they stood then."""
+    named = {row["node"] for row in known or []} | {chosen.get("node")}
+    if "expected_micro" not in chosen:
+        return []
+    return [difference(dict(row), dict(chosen)) for row in points if row["node"] not in named]
 
 
 def values(chosen: Mapping[str, Any], code: str) -> list[dict[str, str]]:

@@ -79,7 +79,11 @@ def job(request: PageRequest, public_id: str) -> HttpResponse:
         "waiting": present.waiting(found.tasks.first()),
         "ended": present.ended(found, attempts[0] if attempts else None),
         "outputs": lambda: outputs_of(found),
-        "decisions": lambda: [placement.decision(row.decision, row) for row in attempts if hasattr(row, "decision")],
+        "decisions": lambda: [
+            placement.decision(row.decision, row, found.quote.points if found.quote else ())
+            for row in attempts
+            if hasattr(row, "decision")
+        ],
         "events": lambda: [present.event(row) for row in selectors.events(found)[:200]],
         "spec_yaml": lambda: as_yaml(found.spec),
         "may_run": may(request.actor, Deed.JOBS_RUN),

@@ -135,7 +135,10 @@ def open_as(live: str, browser: Any, console_guard: Guard, client: Any) -> Itera
 
     yield opened
     for context in contexts:
+        for page in context.pages:
+            page.goto("about:blank")
         context.close()
+    time.sleep(0.3)  # requests under way end before the database is taken away
 
 
 @pytest.fixture

@@ -56,7 +56,10 @@ def pages(things: dict[str, str]) -> list[str]:
         "/jobs/new?sample=hello",
         "/jobs/new?sample=card&mode=yaml",
         f"/jobs/new?like={things['job']}",
-        *(f"/jobs/{things['job']}?tab={tab}" for tab in ("overview", "log", "cost", "why", "outputs", "events", "spec")),
+        *(
+            f"/jobs/{things['job']}?tab={tab}"
+            for tab in ("overview", "log", "cost", "why", "outputs", "events", "spec")
+        ),
         f"/jobs/{things['job']}/log",
         "/usage",
         "/usage?by=job",
@@ -115,7 +118,9 @@ def test_public_pages_are_for_everybody(client: Client, db: None, language: str)
         clean(path, answer)
 
 
-def test_an_operator_opens_the_operators_pages_and_nobody_else_knows_them(staff: Person, ada: Person, things: dict[str, str]) -> None:
+def test_an_operator_opens_the_operators_pages_and_nobody_else_knows_them(
+    staff: Person, ada: Person, things: dict[str, str]
+) -> None:
     operator, owner = staff.browser(), ada.browser()
     for path in OPERATOR:
         answer = operator.get(path)
@@ -124,7 +129,9 @@ def test_an_operator_opens_the_operators_pages_and_nobody_else_knows_them(staff:
         assert owner.get(path).status_code == 404, path
 
 
-def test_without_signing_in_every_page_leads_to_the_sign_in(client: Client, ada: Person, things: dict[str, str]) -> None:
+def test_without_signing_in_every_page_leads_to_the_sign_in(
+    client: Client, ada: Person, things: dict[str, str]
+) -> None:
     for path in [*pages(things), *OPERATOR]:
         answer = client.get(path)
         assert answer.status_code == 302, path
@@ -164,7 +171,9 @@ def test_a_strangers_things_do_not_exist(cleo: Person, ada: Person, things: dict
         ("billing", "/jobs/{job}/log"),
     ],
 )
-def test_a_member_without_the_deed_is_told_who_can_grant_it(ada: Person, things: dict[str, str], role: str, path: str) -> None:
+def test_a_member_without_the_deed_is_told_who_can_grant_it(
+    ada: Person, things: dict[str, str], role: str, path: str
+) -> None:
     member = a_member(ada, f"{role}@example.org", role)
     answer = member.browser().get(path.format(**things))
     assert answer.status_code == 403
@@ -244,7 +253,9 @@ def posted(ada: Person) -> Callable[..., Any]:
 
 def test_language_theme_and_next_stay_inside(ada: Person) -> None:
     browser = ada.browser()
-    answer = browser.post("/preferences", {"language": "zh-hans", "theme": "dark", "next": "https://elsewhere.example/"})
+    answer = browser.post(
+        "/preferences", {"language": "zh-hans", "theme": "dark", "next": "https://elsewhere.example/"}
+    )
     assert answer.headers["Location"] == "/"
     assert answer.cookies["django_language"].value == "zh-hans"
     ada.user.refresh_from_db()
