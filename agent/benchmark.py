@@ -220,7 +220,8 @@ def main(arguments: list[str] | None = None) -> None:
     if any(os.environ.get(name) != value for name, value in surroundings.items()):
         # BLAS reads its thread count when it is loaded, which has happened: start again with the right surroundings.
         kept = {name: value for name, value in os.environ.items() if name not in DISTORTING}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**kept, **surroundings})  # noqa: S606
+        again = getattr(sys, "orig_argv", ["", "-m", f"{__package__}.benchmark", *sys.argv[1:]])[1:]
+        os.execve(sys.executable, [sys.executable, *again], {**kept, **surroundings})  # noqa: S606
     turn = take_turn(wanted.turn) if wanted.turn else None
     sys.stdout.write(json.dumps(suite(threads=wanted.threads, cores_milli=wanted.cores_milli, short=wanted.short)))
     if turn is not None:

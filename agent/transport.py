@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import ipaddress
 import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +27,7 @@ A = TypeVar("A", bound=Message)
 CALL_S = 10.0
 CHUNK_S = 60.0
 CONNECT_S = 5.0
+REDIRECTS = 5
 
 
 class Unreachable(Exception):
@@ -52,6 +55,10 @@ class Refused(Exception):
         return self.problem.code == wire.Code.SUPERSEDED.value
 
 
+class ForbiddenAddress(Exception):
+    """An input's address that this node will not fetch from; the sentence says why."""
+
+
 @dataclass(frozen=True)
 class Sender:
     """What a call about an attempt needs besides the node's own sign-in."""
@@ -69,6 +76,9 @@ class Portal:
         self.secret = secret
         self.boot_id = ""
         self.incarnation = 0
+        self.private_inputs = (
+            False  # also fetch inputs from http and from private networks: tests, or a provider who wants it
+        )
         self._client = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(None, connect=CONNECT_S),
@@ -137,15 +147,56 @@ class Portal:
         async for chunk in self.download(wire.input_path(attempt, index), offset, headers):
             yield chunk
 
+    async def fetch(self, url: str, offset: int) -> AsyncIterator[bytes]:
+        """A tenant's https address, without sign-in. Each hop is looked up once and must be public: else an input could
+        read the provider's own network, or the cloud's metadata; the connection goes to the address that was checked."""
+        for _ in range(REDIRECTS + 1):
+            address, headers, server = await self._public(url)
+            moved: list[str] = []
+            async for chunk in self.download(address, offset, headers, server_name=server, moved=moved):
+                yield chunk
+            if not moved:
+                return
+            url = str(httpx.URL(url).join(moved[0]))
+        raise ForbiddenAddress("too many redirects")
+
+    async def _public(self, url: str) -> tuple[str, dict[str, str], str]:
+        target = httpx.URL(url)
+        if self.private_inputs:
+            return url, {}, ""
+        if target.scheme != "https" or not target.host:
+            raise ForbiddenAddress("only https addresses are fetched")
+        port = target.port or 443
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(target.host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise Unreachable(f"{target.host}: {error}") from error
+        addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
+        if not addresses or not all(address.is_global and not address.is_multicast for address in addresses):
+            raise ForbiddenAddress(f"{target.host} is not on the public network")
+        pinned = target.copy_with(host=str(addresses[0]))
+        return str(pinned), {"Host": target.netloc.decode()}, target.host
+
     async def download(
-        self, url: str, offset: int, headers: dict[str, str] | None = None, *, follow: bool = False
+        self,
+        url: str,
+        offset: int,
+        headers: dict[str, str] | None = None,
+        *,
+        server_name: str = "",
+        moved: list[str] | None = None,
     ) -> AsyncIterator[bytes]:
-        """Stream a body; a dropped connection raises Unreachable, and the caller goes on at its offset."""
+        """Stream a body; a dropped connection raises Unreachable, and the caller goes on at its offset. A redirect is
+        noted in `moved` (if given), never followed here. `server_name`: whose certificate is expected at a pinned address."""
         asked = dict(headers or {})
         if offset:
             asked["Range"] = f"bytes={offset}-"
+        extensions = {"sni_hostname": server_name} if server_name else {}
         try:
-            async with self._client.stream("GET", url, headers=asked, follow_redirects=follow) as response:
+            async with self._client.stream("GET", url, headers=asked, extensions=extensions) as response:
+                if moved is not None and response.is_redirect and "location" in response.headers:
+                    moved.append(response.headers["location"])
+                    return
                 if response.status_code >= 300:
                     await asyncio.wait_for(response.aread(), CALL_S)
                     _raise(response)

@@ -67,6 +67,7 @@ class Peer:
         self.hook: Callable[[str, str], None] | None = None  # (method, path) before each call; may raise Problem
         self.loop: asyncio.AbstractEventLoop | None = None
         self.changed = asyncio.Event()
+        self.moves: dict[str, str] = {}  # path → where it is now
         self.files: dict[str, bytes] = {}  # served at /files/NAME, as a foreign web server would
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -197,9 +198,11 @@ class Peer:
         if self.mood == "mute":
             await asyncio.sleep(5)
         content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        await send(
-            {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
-        )
+        answered = [(b"content-type", b"application/json")]
+        if scope["path"] in self.moves:
+            status = 302
+            answered.append((b"location", self.moves[scope["path"]].encode()))
+        await send({"type": "http.response.start", "status": status, "headers": answered})
         await send({"type": "http.response.body", "body": content})
 
     async def handle(

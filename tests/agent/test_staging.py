@@ -51,11 +51,13 @@ class Staged:
     def __init__(self, peer: Peer, folder: Path) -> None:
         self.peer = peer
         self.folder = folder
+        self.private = True  # the web server of these tests is no public one
+        self.uid: int | None = None
 
     def _with_portal(self, act: Callable[[Portal], Any]) -> Any:
         async def work() -> Any:
             portal = Portal(self.peer.url, self.peer.node, self.peer.secret)
-            portal.boot_id, portal.incarnation = "boot", 1
+            portal.boot_id, portal.incarnation, portal.private_inputs = "boot", 1, self.private
             try:
                 return await act(portal)
             finally:
@@ -70,7 +72,7 @@ class Staged:
 
     def bring(self, *inputs: Input, **more: Any) -> None:
         spec = self.spec(inputs=inputs, **more)
-        self._with_portal(lambda portal: bring_inputs(spec, self.folder, portal, None))
+        self._with_portal(lambda portal: bring_inputs(spec, self.folder, portal, self.uid))
 
     def take(self, *outputs: Output) -> tuple[wire.UploadedOutput, ...]:
         self.last = self.spec(outputs=outputs)
@@ -284,3 +286,77 @@ def test_links_and_devices_are_missing_outputs(job: Path, tmp_path: Path) -> Non
     with pytest.raises(StagingError, match="was not written") as caught:
         asyncio.run(take_outputs(replace(SPEC, outputs=(Output("o", "file"),)), job, None))  # type: ignore[arg-type]
     assert caught.value.reason is Reason.OUTPUT_MISSING
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1:9/x",
+        "https://localhost/x",
+        "https://169.254.169.254/latest/meta-data",
+        "https://10.0.0.1/x",
+        "https://192.168.1.1/x",
+        "https://[::1]/x",
+        "https://[fd00::1]/x",
+        "https://0.0.0.0/x",
+        "https://224.0.0.1/x",
+        "http://example.org/x",
+    ],
+)
+def test_the_providers_own_network_is_never_read(staged: Staged, url: str) -> None:
+    staged.private = False
+    with pytest.raises(StagingError, match=r"not on the public network|only https") as caught:
+        staged.bring(Input("x", Source.HTTPS, url=url))
+    assert caught.value.reason is Reason.INPUT_UNREADABLE
+
+
+def test_redirects_are_followed_a_few_times(staged: Staged, job: Path) -> None:
+    staged.peer.files["x"] = b"found"
+    staged.peer.moves["/files/old"] = "/files/x"
+    staged.peer.moves["/files/round"] = "/files/round"
+    staged.bring(Input("x", Source.HTTPS, url=f"{staged.peer.url}/files/old"))
+    assert (job / "x").read_bytes() == b"found"
+    with pytest.raises(StagingError, match="too many redirects"):
+        staged.bring(Input("y", Source.HTTPS, url=f"{staged.peer.url}/files/round"))
+
+
+def test_an_archive_that_is_larger_than_the_disk_writes_little(staged: Staged, job: Path) -> None:
+    bomb = io.BytesIO()
+    with tarfile.open(fileobj=bomb, mode="w:gz") as tar:
+        info = tarfile.TarInfo("zeros")
+        info.size = 64 << 20
+        tar.addfile(info, io.BytesIO(bytes(info.size)))
+    assert len(bomb.getvalue()) < 1 << 20
+    with pytest.raises(StagingError, match="unpacked it is larger") as caught:
+        staged.bring(content("w", bomb.getvalue(), unpack=True), resources=wire.Resources(500, 64, 8))
+    assert caught.value.reason is Reason.DISK_FULL
+    assert sum(path.stat().st_size for path in job.rglob("*") if path.is_file()) == 0
+
+
+def test_a_file_is_not_written_through_a_link_of_an_archive(staged: Staged, job: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (job / "door").symlink_to(tmp_path / "outside")
+    with pytest.raises(StagingError, match="cannot be written"):
+        staged.bring(content("/job/door/x", b"1"))
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_an_archive_is_opened_by_the_slots_user(staged: Staged, room: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a plain user opens archives as itself")
+    staged.folder = room / "job"
+    staged.folder.mkdir(mode=0o700)
+    staged.uid = 20077
+    staged.bring(content("w", archive(one=b"1"), unpack=True), content("plain", b"2"))
+    for name in ("", "w", "w/one", "plain"):
+        assert (staged.folder / name).stat().st_uid == 20077, name
+
+
+def test_an_output_folder_full_of_holes(staged: Staged, job: Path) -> None:
+    (job / "d").mkdir()
+    for name in "abc":
+        with (job / "d" / name).open("wb") as file:
+            file.truncate(40 << 20)
+    with pytest.raises(StagingError, match="larger than the job's disk_size") as caught:
+        staged.take(Output("d", "d", kind=FileKind.DIRECTORY))
+    assert caught.value.reason is Reason.OUTPUT_REFUSED
