@@ -4,7 +4,6 @@ Pages' sockets come from our own pages only (origin checked) and carry the sessi
 """
 
 import os
-from importlib.util import find_spec
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -18,13 +17,11 @@ http = get_asgi_application()
 from portal import celery  # noqa: F401  the app whose broker the outbox nudges: without it that would be Celery's default
 
 # Consumers import models, so they come after the apps are ready.
-sockets = []
-if find_spec("scheduling.consumers"):
-    from scheduling import consumers
+from scheduling import consumers
 
-    sockets = [
-        path("ws/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(consumers.websocket_urlpatterns)))),
-        path("agent/v1/", URLRouter(consumers.agent_websocket_urlpatterns)),
-    ]
+sockets = [
+    path("ws/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(consumers.websocket_urlpatterns)))),
+    path("agent/v1/", URLRouter(consumers.agent_websocket_urlpatterns)),
+]
 
 application = ProtocolTypeRouter({"http": http, "websocket": URLRouter(sockets)})

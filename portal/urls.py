@@ -12,8 +12,6 @@
 | ``/admin/`` | operators, for rare repair | Django |
 """
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.i18n import JavaScriptCatalog, set_language
@@ -25,13 +23,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", doors.readyz, name="readyz"),
     path("get/", doors.get_index, name="get"),
     path("get/<str:name>", doors.get_wheel, name="get_wheel"),
-    *([path("api/v1/", include("portal.api_urls"))] if find_spec("portal.accounts.authentication") else []),
-    *([path("agent/v1/", include("scheduling.api.agent_urls"))] if find_spec("scheduling.api.agent_urls") else []),
+    path("api/v1/", include("portal.api_urls")),
+    path("agent/v1/", include("scheduling.api.agent_urls")),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
     path("language/", set_language, name="set_language"),
     path("jsi18n/", JavaScriptCatalog.as_view(packages=["frontend"]), name="jsi18n"),
-    *([path("", include("frontend.urls"))] if find_spec("frontend.urls") else []),
+    path("", include("frontend.urls")),
 ]
 
 handler400 = "frontend.views.errors.bad_request"
