@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,11 @@ class Command:
         answer: dict[str, Any] = json.loads(out.splitlines()[0])
         return answer
 
+    def calls(self, *commands: Sequence[str]) -> list[dict[str, Any]]:
+        """Several at once, their answers in order."""
+        with ThreadPoolExecutor(len(commands)) as threads:
+            return list(threads.map(lambda words: self.call(*words), commands))
+
 
 class Running:
     """`idlewild run …` with its lines as they come."""
@@ -154,7 +160,10 @@ def money(value: Any) -> str:
 
 
 def name_of(value: Any) -> str:
-    return str(value.get("name") or value.get("id")) if isinstance(value, Mapping) else str(value)
+    """A thing's name; money as money."""
+    if isinstance(value, Mapping):
+        return money(value) if "amount" in value else str(value.get("name") or value.get("id"))
+    return str(value)
 
 
 def front_table(quote: Mapping[str, Any]) -> Table:
@@ -214,6 +223,7 @@ class MainJob:
         self.story, self.command, self.state = story, command, state
         self.input_region = input_region
         self.held: str = ""
+        self.ended: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         self.market()
@@ -228,7 +238,7 @@ class MainJob:
             running.stop()
             self.restored()
         self.billed(job)
-        self.last_month()
+        self.last_month(self.month_and_history(job))
 
     def folder(self) -> Path:
         folder = self.state / "demo" / "main-job"
@@ -251,7 +261,7 @@ class MainJob:
                 }
             ],
             "outputs": [{"name": "report", "path": "/job/out/report.csv"}],
-            "max_duration": "10m",
+            "max_duration": "5m",
             "max_price": "100",
             "on_disconnect": {"action": "replace", "lease": "standard"},
             "placement": {"optimize": ["cost", "time", "green", "transfer"], "pick": "knee"},
@@ -286,7 +296,7 @@ class MainJob:
                 )
                 self.story.show(front_table(quote))
                 self.check_front(quote)
-                self.story.tell(f"choice: point {quote['pick']}, because {reason_text(quote.get('reason'))}")
+                self.story.tell(f"choice: point {quote['pick']}. {reason_text(quote.get('reason'))}")
             elif line.get("type") == "job":
                 self.story.tell(f"submitted {line['job']['id']} ({line['job'].get('name')})")
                 return str(line["job"]["id"])
@@ -363,6 +373,7 @@ class MainJob:
             self.pass_on(line)
             if event_type(line) == "attempt.started" and line["event"].get("attempt") != first.get("id"):
                 break
+        took = time.monotonic() - since
         rows = self.attempts(job)
         lost, again = rows[0], rows[-1]
         if lost.get("state") != "lost" or again.get("fence") != int(first.get("fence") or 0) + 1:
@@ -372,7 +383,7 @@ class MainJob:
         if name_of(again.get("node")) == name_of(lost.get("node")):
             raise Stuck("the second attempt runs on the node that was killed")
         self.story.tell(
-            f"failed over in {time.monotonic() - since:.1f} s: {lost['id']} is lost ({lost.get('reason')}), "
+            f"failed over in {took:.1f} s: {lost['id']} is lost ({lost.get('reason')}), "
             f"{again['id']} runs on {name_of(again.get('node'))} ({again.get('region', '')}) under fence {again.get('fence')}"
         )
 
@@ -405,17 +416,26 @@ class MainJob:
             time.sleep(0.5)
         self.story.show(line_table(f"Coming lines of {job}: total {money(shown['cost'].get('total'))}", lines))
         self.check_lines(lines, unbilled)
-        records = self.command.call("usage", "--job", job)["items"]
         for attempt in sorted(shown["attempts"], key=lambda row: int(row.get("fence") or 0)):
+            self.ended[str(attempt["id"])] = attempt
+
+    def month_and_history(self, job: str) -> list[dict[str, Any]]:
+        """What both attempts used, and the month so far; the invoices there are."""
+        records, usage, invoices = self.command.calls(
+            ("usage", "--job", job), ("usage", "--group-by", "line"), ("invoice", "list")
+        )
+        for name, attempt in self.ended.items():
             billed = "billed" if attempt.get("billed") else "not billed: a line of 0"
             self.story.tell(
                 f"attempt under fence {attempt.get('fence')} on {name_of(attempt.get('node'))}: {attempt.get('state')}, "
-                f"metered {metered(records, str(attempt['id']))}, {billed}"
+                f"metered {metered(records['items'], name)}, {billed}"
             )
-        usage = self.command.call("usage")
+        lines = usage.get("lines") or []
         self.story.tell(
-            f"upcoming invoice {usage.get('month')}: {money(usage.get('total'))} so far, {len(usage.get('lines') or [])} lines, not final"
+            f"upcoming invoice of {usage.get('month')}: {money(usage.get('total'))} so far in {len(lines)} lines, not final"
         )
+        found: list[dict[str, Any]] = invoices.get("items") or []
+        return found
 
     def check_lines(self, lines: Sequence[Mapping[str, Any]], unbilled: Sequence[Mapping[str, Any]]) -> None:
         if any(float(line["amount"]) != 0 for line in unbilled):
@@ -424,27 +444,24 @@ class MainJob:
             f"{len(lines)} coming lines, {len(unbilled)} of them 0 for the lost attempt, on node {unbilled[0].get('node')}"
         )
 
-    def last_month(self) -> None:
-        invoices = self.command.call("invoice", "list").get("items") or []
+    def last_month(self, invoices: Sequence[Mapping[str, Any]]) -> None:
+        """The issued invoice: PDF and CSV on disk, every line recomputed."""
         if not invoices:
             raise Stuck("there is no invoice of last month")
         last = invoices[0]
+        name, number = str(last["id"]), str(last["number"])
         self.story.tell(
-            f"last month ({last.get('month')}, demo history): invoice {last.get('number')}, {last.get('state')}, {money(last.get('total'))}"
+            f"last month ({last.get('month')}, demo history): invoice {number}, {last.get('state')}, {money(last.get('total'))}"
         )
-        for kind in ("pdf", "csv"):
-            saved = self.command.call(
-                "invoice",
-                "download",
-                str(last["id"]),
-                str(self.folder() / f"{last['number']}.{kind}"),
-                "--format",
-                kind,
-            )
-            self.story.tell(f"  {kind.upper()}: {saved['path']} ({saved['size_bytes']} bytes)")
-        found = self.command.call("invoice", "verify", str(last["id"]))
+        files = {kind: str(self.folder() / f"{number}.{kind}") for kind in ("pdf", "csv")}
+        *saved, proof = self.command.calls(
+            *[("invoice", "download", name, file, "--format", kind) for kind, file in files.items()],
+            ("invoice", "verify", name),
+        )
+        for kind, row in zip(files, saved, strict=True):
+            self.story.tell(f"  {kind.upper()}: {row['path']} ({row['size_bytes']} bytes)")
         self.story.tell(
-            f"  verified: {len(found.get('lines') or [])} lines recomputed from {found.get('records')} usage records, same total"
+            f"  verified: {len(proof.get('lines') or [])} lines recomputed from {proof.get('records')} usage records, same total"
         )
 
 
