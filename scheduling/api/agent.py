@@ -15,7 +15,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
-from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from django.views.decorators.csrf import csrf_exempt
 
@@ -57,7 +58,7 @@ def enroll(request: HttpRequest) -> HttpResponse:
     message = read(request, wire.EnrollRequest)
     joined = joining.enroll(
         token=message.token,
-        hardware=message.hardware,
+        hardware=message.hardware,  # type: ignore[arg-type]  # frozen, and fits
         agent_version=message.agent_version,
         boot_id=message.boot_id,
         hostname=message.hostname,
@@ -290,7 +291,7 @@ def output(request: HttpRequest, attempt: str, name: str) -> HttpResponse:
 
 
 @door("GET")
-def input_bytes(request: HttpRequest, attempt: str, index: int) -> HttpResponse | FileResponse | StreamingHttpResponse:
+def input_bytes(request: HttpRequest, attempt: str, index: int) -> HttpResponseBase:
     mine = _live_attempt(request, attempt)
     inputs = demand.TaskSpec.from_form(mine.task.spec).inputs
     if index >= len(inputs) or not inputs[index].url.startswith(artefacts.SCHEME):

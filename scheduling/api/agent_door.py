@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from django.views.decorators.csrf import csrf_exempt
 
@@ -25,7 +26,7 @@ from portal.kit.errors import BadRequest, Finding, IdlewildError, InvalidInput, 
 from scheduling.services import nodes_sync
 
 M = TypeVar("M", bound=wire.Message)
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 MOST_JSON = 8 * 1024 * 1024
 AUDITED_PER_HOUR = 100
 """Refused sign-ins per address that are written down; a flood of them fills no table."""
@@ -43,7 +44,7 @@ def door(method: str) -> Callable[[View], View]:
     def decorate(view: View) -> View:
         @csrf_exempt
         @wraps(view)
-        def open_door(request: HttpRequest, **named: Any) -> HttpResponse:
+        def open_door(request: HttpRequest, **named: Any) -> HttpResponseBase:
             if request.method != method:
                 return HttpResponse(status=405, headers={"Allow": method})
             try:

@@ -106,7 +106,7 @@ class _Judgement:
 
 def _judge_ourselves(
     memory: SweepState, look: alive.Look | None, now: datetime
-) -> tuple[dict[str, object], _Judgement]:
+) -> tuple[dict[str, str | datetime | None], _Judgement]:
     run_id, generation = (look.run_id, look.generation) if look else ("", "")
     forgive = run_id != memory.run_id or generation != memory.generation or (look is not None and not look.intact)
     deaf_for = deaf_after()
@@ -117,7 +117,7 @@ def _judge_ourselves(
         deaf_since = memory.deaf_since or now
     else:
         hearing_since = now if paused or memory.hearing_since is None else memory.hearing_since
-    seen = {
+    seen: dict[str, str | datetime | None] = {
         "run_id": run_id,
         "generation": generation,
         "hearing_since": hearing_since,
