@@ -1,20 +1,15 @@
 """What the database refuses, whoever asks: capacity, ended rows, fences (migration 0002)."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from random import Random
-from threading import Event
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, connection, connections, transaction
-from psycopg import Connection
+from django.db import IntegrityError, connection, transaction
 
 from scheduling.models import Attempt, Lease, LogChunk, NodeState
-from scheduling.services import capacity
 from tests.cast import THEN, Person
 from tests.factories.market import a_node
-from tests.factories.running import a_queued, a_running, book, place
+from tests.factories.running import a_queued, a_running, book
 
 
 def refused_with(error: IntegrityError, state: str, constraint: str = "") -> None:
@@ -124,60 +119,3 @@ def test_log_chunks_are_written_once(ada: Person, sol: Person) -> None:
     )
     with pytest.raises(Exception, match="written once"), transaction.atomic():
         LogChunk.objects.update(length=2)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_fifty_threads_never_book_more_than_eight_cards(ada: Person, sol: Person) -> None:
-    """S3, P18: 500 bookings of 1–4 cards by 50 threads; an observer counts at every moment it can."""
-    node = a_node(sol, gpus=8, cores=64, memory_gib=600, disk_gib=600)
-    jobs = [a_queued(ada, name=f"j{n}") for n in range(500)]
-    draws = Random(7)
-    wishes = [(job, draws.randint(1, 4)) for job in jobs]
-    over = Event()
-    seen: list[int] = []
-
-    def some(wishes: list[tuple[Any, int]]) -> list[str]:
-        try:
-            return [one(job, cards) for job, cards in wishes]
-        finally:
-            connections.close_all()
-
-    def one(job: Any, cards: int) -> str:
-        try:
-            attempt = place(job, node, cards=cards, named=False)
-        except AssertionError:
-            return "no room"
-        except IntegrityError as error:
-            refused_with(error, "23514")
-            return "guard"
-        with transaction.atomic():
-            capacity.free(lease=Lease.objects.get(attempt=attempt), now=THEN)
-        return "booked"
-
-    def watch(url: str) -> None:
-        with Connection.connect(url, autocommit=True) as other:
-            while not over.is_set():
-                row = other.execute(
-                    "SELECT coalesce(sum(cards), 0) FROM scheduling_lease WHERE NOT capacity_freed"
-                ).fetchone()
-                seen.append(int(row[0]) if row else 0)
-                over.wait(0.01)
-
-    with ThreadPoolExecutor(51) as pool:
-        watcher = pool.submit(watch, connection_url())
-        results = [word for words in pool.map(some, [wishes[n::50] for n in range(50)]) for word in words]
-        over.set()
-        watcher.result()
-    assert max(seen) <= 8
-    assert results.count("booked") > 50
-    assert Lease.objects.filter(capacity_freed=False).count() == 0
-    state = NodeState.objects.get(node=node)
-    assert (state.free_cards, state.free_cores_milli) == (8, 64_000)
-    assert capacity.reconcile(now=THEN) == 0
-
-
-def connection_url() -> str:
-    values = connection.settings_dict
-    return f"host={values['HOST']} dbname={values['NAME']} user={values['USER']}" + (
-        f" port={values['PORT']}" if values["PORT"] else ""
-    )
