@@ -172,7 +172,7 @@ class Portal:
         except OSError as error:
             raise Unreachable(f"{target.host}: {error}") from error
         addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
-        if not addresses or not all(address.is_global and not address.is_multicast for address in addresses):
+        if not addresses or not all(is_public(address) for address in addresses):
             raise ForbiddenAddress(f"{target.host} is not on the public network")
         pinned = target.copy_with(host=str(addresses[0]))
         return str(pinned), {"Host": target.netloc.decode()}, target.host
@@ -222,6 +222,13 @@ class Portal:
         if response.status_code >= 300:
             _raise(response)
         return response
+
+
+def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = getattr(address, "ipv4_mapped", None)
+    if mapped is not None:
+        return is_public(mapped)
+    return address.is_global and not address.is_multicast
 
 
 def _raise(response: httpx.Response) -> None:
