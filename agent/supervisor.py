@@ -162,7 +162,6 @@ class Supervisor:
         self._disk: Iterator[int] | None = None
         self._disk_sum = 0
         self._disk_ms = 0
-        self._loaded_s = 0.0
 
     # ── the loop ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +185,11 @@ class Supervisor:
 
     def _run_phase(self, script: str, listener: socket.socket, wakeup: int) -> bool:
         """True when the next phase may start."""
-        self._start(script)
+        try:
+            self._start(script)
+        except (OSError, RuntimeError) as error:
+            self.reason, self.message = Reason.START_FAILED, f"the sandbox could not be started: {error}"
+            return False
         while True:
             for key, _ in self.selector.select(self._timeout()):
                 if key.data == "wakeup":
@@ -322,7 +325,9 @@ class Supervisor:
         if self.frozen_since is None and now >= self.deadline_ms:
             self._freeze()
         if self.frozen_since is not None:
-            if now - self.frozen_since >= self.launch["frozen_kill_ms"]:
+            if self.stopping_until is not None:
+                self.group.kill()  # frozen, it can't tidy up any more
+            elif now - self.frozen_since >= self.launch["frozen_kill_ms"]:
                 self._kill(Reason.PLATFORM_FAULT, "frozen without a renewal of the lease for too long")
             return
         if self._oom():

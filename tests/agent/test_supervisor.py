@@ -345,6 +345,32 @@ def test_a_stream_is_cut_at_its_limit(room: Path, monkeypatch: pytest.MonkeyPatc
     assert "z" not in text.rsplit("]", 1)[1]
 
 
+def test_a_stop_that_meets_the_deadline_kills(ground: Ground, start: Start) -> None:
+    """Frozen in the middle of its grace, the job can't tidy up any more."""
+    job = start(ground, "trap 'echo no' TERM; echo up; while :; do sleep 0.05; done", deadline_ms=1500)
+    job.says("up")
+    job.stop(grace_ms=60_000)
+    before = time.monotonic()
+    assert job.exit()["reason"] == "cancelled_by_tenant"
+    assert time.monotonic() - before < 5
+
+
+def test_a_job_holds_no_descriptor_of_ours(ground: Ground, start: Start) -> None:
+    """With bubblewrap's status descriptor it could tell its own exit code, with others read our memory."""
+    script = """ls /proc/self/fd | tr '\\n' ' '; echo; echo '{"exit-code": 0}' >&8; exit 5"""
+    job = start(ground, script)
+    record = job.exit()
+    assert record["exit_code"] != 0
+    assert job.said("stdout").splitlines()[0].split() == ["0", "1", "2", "3"]  # 3: the folder that ls reads
+
+
+def test_a_broken_sandbox_program_is_a_start_failure(ground: Ground, start: Start) -> None:
+    broken = Ground("nod_b", "bwrap", "/no/such/bwrap", ground.layout, ground.folder, 20001, True)
+    job = start(broken, "true")
+    record = job.exit()
+    assert (record["reason"], record["started"]) == ("start_failed", False)
+
+
 def test_nonsense_on_the_socket_harms_nobody(ground: Ground, start: Start) -> None:
     job = start(ground, TICKS)
     job.until(lambda f: f["started"])
