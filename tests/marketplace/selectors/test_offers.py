@@ -220,3 +220,31 @@ def test_the_number_of_queries_does_not_grow_with_the_market(sol, django_assert_
         a_node(sol, gpus=1)
     with django_assert_max_num_queries(5):
         assert len(offers.live_rows(NOW)) == 5
+
+
+def test_p22_forty_offers_and_a_filter_that_leaves_none(sol):
+    """Each clause is named with what dropping it alone would give; the defaults say what they hide."""
+    for n in range(40):
+        a_node(
+            sol,
+            gpus=2 if n % 4 == 0 else 0,
+            region="north" if n % 8 == 0 else "east",
+            prices={"core": "1.00" if n == 0 else "0.10", "card": "2"},
+            measured=n != 16,
+            terms={"green_ratio": "0.9" if n in (0, 8, 16) else "0.1"},
+            capacity=False,
+        )
+    result = offers.search(filter_text="num_gpus>=2 region=north price_core_hour<=0.05 green_ratio>=0.5", now=NOW)
+    assert result.rows == []
+    assert dict(result.relax) == {
+        "num_gpus>=2": 0,
+        "region=north": 0,
+        "price_core_hour<=0.05": 2,  # nodes 0 and 8; node 16 is hidden by a default too
+        "green_ratio>=0.5": 0,
+        "live": 0,
+        "verified": 0,
+        "bookable": 0,
+    }
+    relaxed = offers.search(filter_text="num_gpus>=2 region=north green_ratio>=0.5", now=NOW)
+    assert len(relaxed.rows) == 2
+    assert relaxed.hidden == {"live": 0, "verified": 1, "bookable": 0}
