@@ -316,6 +316,7 @@ EVENT = {
     "job.done": Word(_("Job done"), "success", "check"),
     "job.failed": Word(_("Job failed"), "danger", "cross"),
     "job.cancelled": Word(_("Job cancelled"), "quiet", "ban"),
+    "job.changed": Word(_("Job changed"), "info", "job"),
     "job.cancel_requested": Word(_("Cancel asked for"), "quiet", "stop"),
     "attempt.assigned": Word(_("Attempt assigned to a node"), "info", "arrow"),
     "attempt.started": Word(_("Attempt started"), "success", "play"),
