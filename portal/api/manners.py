@@ -7,7 +7,9 @@ bodies and in log lines.
 import logging
 import re
 from collections.abc import Callable
+from typing import Any
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
@@ -25,18 +27,31 @@ PROGRAMS = ("/api/", "/agent/", "/hooks/")
 class Manners:
     """See the module."""
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
+    sync_capable = True
+    async_capable = True  # a held sync of an agent must not hold a thread
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if iscoroutinefunction(self):
+            return self._awaited(request)
+        self._greet(request)
+        return self._see_off(request, self.get_response(request))
+
+    async def _awaited(self, request: HttpRequest) -> HttpResponse:
+        self._greet(request)
+        return self._see_off(request, await self.get_response(request))
+
+    def _greet(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "")
         request.request_id = given if _PLAIN.fullmatch(given) else ids.token(20)  # type: ignore[attr-defined]
-        response = self.get_response(request)
-        if (
-            response.status_code >= 400
-            and request.path.startswith(PROGRAMS)
-            and "json" not in response.get("Content-Type", "")
-        ):
+
+    def _see_off(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        is_json = "json" in response.get("Content-Type", "")
+        if response.status_code >= 400 and request.path.startswith(PROGRAMS) and not is_json:
             response = self._dressed(request, response)
         response[HEADER] = request.request_id  # type: ignore[attr-defined]
         return response

@@ -1,11 +1,14 @@
 """Every refusal is problem+json with a stable code, a request id and what to do."""
 
 import pytest
+from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import PermissionDenied, SuspiciousOperation, ValidationError
-from django.http import Http404
+from django.http import Http404, HttpResponse
+from django.test import RequestFactory
 from rest_framework import exceptions
 
 from portal.api.errors import problem_handler
+from portal.api.manners import Manners
 from portal.kit import errors
 from portal.kit.errors import Finding, InvalidInput
 
@@ -120,3 +123,17 @@ def test_the_interface_describes_itself(client, db):
     assert "Idempotency-Key" in {p["name"] for p in operation["parameters"]}
     assert "If-Match" in {p["name"] for p in spec["paths"]["/api/v1/projects/{slug}"]["patch"]["parameters"]}
     assert set(spec["components"]["securitySchemes"]) >= {"key", "session"}
+
+
+async def test_a_held_request_passes_without_a_thread(async_client):
+    """Under ASGI the middleware is awaited, not run in a thread."""
+    response = await async_client.get("/api/v1/nothing")
+    assert (response.status_code, response["Content-Type"]) == (404, "application/problem+json")
+
+    async def view(request):
+        return HttpResponse("well")
+
+    manners = Manners(view)
+    assert iscoroutinefunction(manners)
+    answer = await manners(RequestFactory().get("/healthz"))
+    assert answer["X-Request-Id"]
