@@ -44,6 +44,9 @@ class Resource(StrEnum):
     NETWORK_BYTE = "network_byte"
 
 
+RESOURCES = frozenset(resource.value for resource in Resource)
+
+
 class Answer(StrEnum):
     """What the sender of a fact is told."""
 
@@ -254,7 +257,7 @@ def _fault(fact: UsageFact, known: Known, now: datetime) -> Oddity:
     """Why a fact cannot be believed at all; NONE if it can."""
     checks = (
         (not known.tenant, Oddity.UNKNOWN_TENANT),
-        (fact.resource not in set(Resource), Oddity.UNKNOWN_RESOURCE),
+        (fact.resource not in RESOURCES, Oddity.UNKNOWN_RESOURCE),
         (fact.currency not in CURRENCIES, Oddity.UNKNOWN_CURRENCY),
         (not _priced(fact), Oddity.BAD_PRICE),
         (fact.qty_us < 0 or fact.count_milli < 0, Oddity.BAD_QUANTITY),

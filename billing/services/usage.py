@@ -66,9 +66,10 @@ def record_many(*, facts: Sequence[UsageFact], now: datetime, stale: bool = Fals
     """
     first: dict[Key, UsageFact] = {}
     hashes: dict[Key, str] = {}
-    for fact in facts:
+    sent = [(fact, fact.content_hash()) for fact in facts]
+    for fact, content in sent:
         if fact.key not in first:
-            first[fact.key], hashes[fact.key] = fact, fact.content_hash()
+            first[fact.key], hashes[fact.key] = fact, content
     if not first:
         return []
     with transaction.atomic():
@@ -79,7 +80,7 @@ def record_many(*, facts: Sequence[UsageFact], now: datetime, stale: bool = Fals
         _store(judged, now)
         _roll_up(judged, now)
         answers = {fact.key: _answer(verdict) for fact, verdict in judged}
-        return _answers(facts, hashes, new, answers, now)
+        return _answers(sent, hashes, new, answers, now)
 
 
 def end_attempt(
@@ -249,7 +250,11 @@ def _value(fact: UsageFact, verdict: Judged, name: str, now: datetime) -> Any:
     if name == "received_at":
         return now
     value = getattr(fact, name)
-    return json.dumps(value if name == "tiers" else dict(value)) if name in {"tiers", "labels"} else value
+    if name == "tiers":
+        return json.dumps(value) if value else "[]"
+    if name == "labels":
+        return json.dumps(dict(value)) if value else "{}"
+    return value
 
 
 def _roll_up(judged: list[tuple[UsageFact, Judged]], now: datetime) -> None:
@@ -405,7 +410,11 @@ def _answer(verdict: Judged) -> Recorded:
 
 
 def _answers(
-    facts: Sequence[UsageFact], hashes: dict[Key, str], new: set[Key], answers: dict[Key, Recorded], now: datetime
+    sent: Sequence[tuple[UsageFact, str]],
+    hashes: dict[Key, str],
+    new: set[Key],
+    answers: dict[Key, Recorded],
+    now: datetime,
 ) -> list[Recorded]:
     """One answer per fact as it was sent: repetitions are duplicates, contradictions are kept as anomalies."""
     stored = dict(hashes)
@@ -413,12 +422,12 @@ def _answers(
     if old:
         with connection.cursor() as cursor:
             cursor.execute(HASHES, _columns(old))
-            stored |= {(attempt, resource, seq): content for attempt, resource, seq, content in cursor.fetchall()}
+            stored |= {(attempt, resource, seq): known for attempt, resource, seq, known in cursor.fetchall()}
     said: list[Recorded] = []
     conflicts = []
     told: set[Key] = set()
-    for fact in facts:
-        if fact.content_hash() != stored[fact.key]:
+    for fact, content in sent:
+        if content != stored[fact.key]:
             conflicts.append((fact, Oddity.CONFLICT))
             said.append(Recorded(Answer.CONFLICT, Oddity.CONFLICT))
         elif fact.key in new and fact.key not in told:
