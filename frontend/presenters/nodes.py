@@ -121,12 +121,17 @@ def checks(node: Any) -> list[dict[str, Any]]:
                 "state": state,
                 "tone": word.tone,
                 "icon": word.icon,
-                "detail": check.get("detail", ""),
-                "fix": check.get("fix", "") if state == "failed" else "",
+                "detail": _said(check.get("detail", "")),
+                "fix": _said(check.get("fix", "")) if state == "failed" else "",
                 "next": following,
             }
         )
     return found
+
+
+def _said(sentence: str) -> str:
+    """A stored sentence (English, as it was written down) in the reader's language, where the catalogue has it."""
+    return _(sentence) if sentence else ""
 
 
 def fingerprint(print_: Any) -> dict[str, Any]:
