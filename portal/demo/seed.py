@@ -140,11 +140,12 @@ def _tree(owner: User, tenant: Organisation, operator: User, now: datetime) -> N
 
 
 def _nodes(provider: Organisation, zones: dict[str, Any], now: datetime) -> list[dict[str, str]]:
-    """A token per region whose node never joined. An unused older one is replaced."""
+    """The four nodes in order, with a token for each that never joined. An unused older token is replaced."""
     made: list[dict[str, str]] = []
     for region, terms in TERMS.items():
         there = Node.objects.filter(organisation=provider, zone=zones[region]).exclude(state="retired").first()
-        if there is not None and there.state != "invited":
+        if there is not None and there.state != "invited":  # it has joined: its agent keeps its own identity
+            made.append({"token": "", "label": there.name, "region": region})
             continue
         if there is not None:
             nodes.retire(node=there, by="system", now=now)

@@ -118,3 +118,10 @@ def test_the_newest_month_whose_grace_is_over(now, month):
     name, start, end = history.last_closable_month(now, "Asia/Shanghai")
     assert name == month
     assert start.hour == end.hour == 16, "midnight in Shanghai"
+
+
+def test_nodes_that_joined_stay_in_the_list_without_a_token(made):
+    nodes.enroll(token=made[1]["token"], hardware=SomeHardware(), agent_version="1", boot_id="b", now=NOW)
+    again = seed.seed(now=NOW + timedelta(hours=1), password="correct horse battery")
+    assert [row["region"] for row in again] == list(seed.TERMS)
+    assert [bool(row["token"]) for row in again] == [True, False, True, True]
