@@ -15,40 +15,44 @@ MOST_TRIED = 256
 
 
 def front(vectors: Floats) -> Bools:
-    """Which rows no other row dominates. Identical vectors all stay: the caller keeps one of them by its tie-break."""
-    count = len(vectors)
-    on_front = np.zeros(count, dtype=np.bool_)
-    if not count:
+    """Which rows no other row dominates. Identical vectors all stay: the caller keeps one of them by its tie-break.
+
+    The rows with the smallest sums dominate most of the others: they are compared with all rows at once, what is left one by one.
+    """
+    on_front = np.zeros(len(vectors), dtype=np.bool_)
+    if not len(vectors):
         return on_front
     order = np.lexsort((*vectors.T[::-1], vectors.sum(axis=1)))
-    found = np.empty_like(vectors)
-    size = 0
+    order = order[~worse_than(vectors[order], vectors[order[:PIVOTS]])]
+    found = np.empty((len(order), vectors.shape[1]), dtype=np.float64)
+    rows: list[int] = []
     for row in order:
-        vector = vectors[row]
-        best = found[:size]
-        if size and _is_dominated(vector, best):
+        if _is_dominated(vectors[row], found[: len(rows)]):
             continue
-        found[size] = vector
-        size += 1
-        on_front[row] = True
+        found[len(rows)] = vectors[row]
+        rows.append(int(row))
     # rounded sums: a later point may still dominate an earlier one
-    rows = np.flatnonzero(on_front)
-    for row in rows:
-        if _is_dominated(vectors[row], vectors[rows]):
-            on_front[row] = False
+    for position, row in enumerate(rows):
+        on_front[row] = not _is_dominated(found[position], found[: len(rows)])
     return on_front
+
+
+PIVOTS = 32
+
+
+def worse_than(vectors: Floats, points: Floats) -> Bools:
+    """Which of `vectors` some of `points` dominates: column by column, all at once."""
+    worse = np.zeros(len(vectors), dtype=np.bool_)
+    for point in points:
+        left = ~worse
+        some = vectors[left]
+        worse[left] = (point <= some).all(axis=1) & (point < some).any(axis=1)
+    return worse
 
 
 def _is_dominated(vector: Floats, others: Floats) -> bool:
     no_worse = (others <= vector).all(axis=1)
     return bool((no_worse & (others < vector).any(axis=1)).any())
-
-
-def dominated_by(bounds: Floats, points: Floats) -> Bools:
-    """Which of `bounds` some of `points` dominates (no worse everywhere, better somewhere)."""
-    if not len(points) or not len(bounds):
-        return np.zeros(len(bounds), dtype=np.bool_)
-    return np.array([_is_dominated(bound, points) for bound in bounds], dtype=np.bool_)
 
 
 def bends(vectors: Floats, floors: Floats) -> Floats:

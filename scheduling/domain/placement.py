@@ -174,8 +174,7 @@ def _preferred(problem: Problem, node: str) -> int | None:
 
 def _shortlist(row: int, front: Found, ranked: Found) -> Ints:
     rows = np.concatenate((np.array([row], dtype=np.int64), front.rows[:MOST_FRONT], ranked.rows[:SHORTLIST]))
-    kept: Ints = np.unique(rows).astype(np.int64)
-    return kept
+    return np.array(sorted({int(one) for one in rows}), dtype=np.int64)
 
 
 def _policy_form(policy: Policy) -> dict[str, Any]:

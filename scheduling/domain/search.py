@@ -113,8 +113,25 @@ def _groups(problem: Problem) -> list[tuple[int, int, float]]:
     return [(int(inner.starts[g]), int(inner.stops[g]), float(values[g])) for g in order if alive[g]]
 
 
+FLAT = 65_536
+"""Up to this many rows one pass over all of them is quicker than opening groups."""
+
+
 def front(problem: Problem) -> Found:
-    """The exact front, one row per identical vector; a group whose bound is dominated by a point already found is skipped."""
+    """The exact front, one row per identical vector."""
+    return front_flat(problem) if len(problem.table) <= FLAT else front_by_groups(problem)
+
+
+def front_flat(problem: Problem) -> Found:
+    """The front by one look at every row."""
+    rows = problem.feasible(slice(0, len(problem.table)))
+    vectors = problem.vectors(rows)
+    mask = pareto.front(vectors)
+    return _distinct(problem, rows[mask], vectors[mask], len(problem.tiers[-1]), len(problem.table))
+
+
+def front_by_groups(problem: Problem) -> Found:
+    """The front without looking at groups whose bound is dominated by a point already found."""
     rows = np.zeros(0, dtype=np.int64)
     vectors = np.zeros((0, len(problem.columns)), dtype=np.float64)
     opened = looked_at = 0
@@ -123,7 +140,7 @@ def front(problem: Problem) -> Found:
     alive = np.flatnonzero(np.isfinite(low).all(axis=1))
     scale = np.maximum(low[alive].max(axis=0), 1e-12) if len(alive) else np.ones(len(problem.columns))
     for group in alive[np.argsort((low[alive] / scale).sum(axis=1), kind="stable")]:
-        if len(rows) and pareto.dominated_by(low[group : group + 1], vectors)[0]:
+        if len(rows) and pareto.worse_than(low[group : group + 1], vectors)[0]:
             continue
         opened += 1
         start, stop = int(inner.starts[group]), int(inner.stops[group])
@@ -131,11 +148,14 @@ def front(problem: Problem) -> Found:
         more = problem.feasible(slice(start, stop))
         if not len(more):
             continue
-        found = problem.vectors(more)
-        mask = pareto.front(found)
-        rows, vectors = np.concatenate((rows, more[mask])), np.concatenate((vectors, found[mask]))
-    mask = pareto.front(vectors)
-    rows, vectors = rows[mask], vectors[mask]
+        rows, vectors = np.concatenate((rows, more)), np.concatenate((vectors, problem.vectors(more)))
+        mask = pareto.front(vectors)
+        rows, vectors = rows[mask], vectors[mask]
+    return _distinct(problem, rows, vectors, opened, looked_at)
+
+
+def _distinct(problem: Problem, rows: Ints, vectors: Floats, opened: int, looked_at: int) -> Found:
+    """One row per vector, in the order of the vectors."""
     kept = choice.unique(vectors, problem.packing(rows), problem.table.order[rows])
     rows, vectors = rows[kept], vectors[kept]
     by_key = np.lexsort((problem.table.order[rows], *vectors.T[::-1]))

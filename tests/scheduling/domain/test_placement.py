@@ -46,6 +46,8 @@ def test_the_pick_equals_brute_force_and_lies_on_the_front(market: int, wish: in
     assert {tuple(v) for v in decision.front.vectors} == vectors
     assert len(decision.front.rows) == len(vectors), "one row per identical vector"
     assert decision.position is not None, "the choice is a point of the front"
+    by_groups = search.front_by_groups(problem)
+    assert by_groups.rows.tolist() == decision.front.rows.tolist()
     if policy.pick != "knee":
         assert [int(r) for r in search.pick(problem, k=5).rows] == ordered[:5]
 
@@ -155,7 +157,7 @@ def test_a_search_opens_only_the_zones_it_needs() -> None:
     assert found.opened == 1
     assert found.looked_at == 20
     assert {table.rows[int(r)].zone for r in found.rows} == {"z00"}
-    assert search.front(problem).opened < 50
+    assert search.front_by_groups(problem).opened < 50
 
 
 def test_a_level_is_the_same_reduction_for_every_tier() -> None:
