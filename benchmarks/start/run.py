@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/start/run.py [--quick] [--json] [--jobs N]
 
-It starts Idlewild privately (`manage.py up`: PostgreSQL, Valkey, web, workers, beat, four agents, in a temporary state folder), waits until
-nodes are for sale, and submits jobs one after the other by the SDK. Nothing is left running. See README.md beside this file.
+It starts Idlewild privately (`manage.py up`: PostgreSQL, Valkey, web, workers, beat, in a temporary state folder) and one agent, waits until
+its node is for sale, and submits jobs one after the other by the SDK. Nothing is left running. See README.md beside this file.
 """
 
 import argparse
@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from agent.executors.found import find_bwrap  # noqa: E402
 from benchmarks.start import baseline  # noqa: E402 the tree is not installed
 from client.api import Idlewild  # noqa: E402
 from client.errors import ClientError  # noqa: E402
@@ -36,7 +38,7 @@ JOBS, QUICK_JOBS = 110, 8
 BASELINES, QUICK_BASELINES = 100, 20
 WARM_UP = 2
 DECISION_P50_S, RUNNING_P95_S = 1.0, 2.0
-UP_S, MARKET_S, JOB_S = 120.0, 300.0, 60.0
+UP_S, MARKET_S, JOB_S, STOP_S = 120.0, 300.0, 60.0, 40.0
 SPEC = {
     "name": "start-bench",
     "run": "date +%s.%N",
@@ -53,70 +55,86 @@ class Failed(Exception):
 
 @contextmanager
 def product(state: Path, log: Path) -> Iterator[dict[str, str]]:
-    """Idlewild with its demo market, without the main job; the environment to talk to it."""
+    """Idlewild without its demo; the environment to talk to it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    (state / "demo").mkdir(parents=True)
-    (state / "demo" / "ran").touch()  # the main job is not wanted here
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("IDLEWILD_", "DATABASE_", "REDIS_"))
-    }
+    ours = ("IDLEWILD_", "DATABASE_", "REDIS_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"IDLEWILD_STATE_DIR": str(state), "IDLEWILD_PORT": port, "IDLEWILD_RATE_LIMITS": NO_LIMITS}
+    with started(["manage.py", "up", "--port", port, "--empty"], environment, log):
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: healthy(url), UP_S, "the product", log)
+        yield {**environment, "IDLEWILD_URL": url}
+
+
+@contextmanager
+def started(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[None]:
+    """A Python program with its output in a file; ended by Ctrl-C, at last with its group."""
     with log.open("w") as out:
-        up = subprocess.Popen(
-            [sys.executable, "manage.py", "up", "--port", port],
+        process = subprocess.Popen(
+            [sys.executable, *words],
             cwd=ROOT,
-            env=environment,
+            env=dict(environment),
             stdout=out,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
     try:
-        yield environment
+        yield
     finally:
-        up.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         try:
-            up.wait(40)
+            process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            os.killpg(up.pid, signal.SIGKILL)
-            up.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
-def connected(environment: Mapping[str, str], log: Path) -> Idlewild:
-    """The SDK with a key of the demo tenant, once there is one."""
-    until = time.monotonic() + UP_S
-    while True:
-        made = subprocess.run(
-            [sys.executable, "manage.py", "demo_key"],
-            cwd=ROOT,
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if made.returncode == 0:
-            key = json.loads(made.stdout.splitlines()[-1])["key"]
-            return Idlewild(http=Http(url=f"http://127.0.0.1:{environment['IDLEWILD_PORT']}", key=key, patience_s=30))
+def wait_for(there: Callable[[], bool], seconds: float, what: str, log: Path) -> None:
+    until = time.monotonic() + seconds
+    while not there():
         if time.monotonic() > until:
-            raise Failed(f"the product did not start: {made.stderr[-400:]}\n{log.read_text()[-3000:]}")
-        time.sleep(1)
+            raise Failed(f"{what} was not there after {seconds:.0f} s\n{log.read_text()[-3000:]}")
+        time.sleep(0.3)
 
 
-def wait_for_market(portal: Idlewild, log: Path) -> int:
-    """At least one node is for sale; how many."""
-    until = time.monotonic() + MARKET_S
-    while True:
-        try:
-            there = len(portal.market.offers(filter="virtual=true").get("items") or [])
-        except ClientError:
-            there = 0
-        if there:
-            return there
-        if time.monotonic() > until:
-            raise Failed(f"no node was for sale after {MARKET_S:.0f} s\n{log.read_text()[-3000:]}")
-        time.sleep(0.5)
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def called(words: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The output of a program that must succeed."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env=dict(environment), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(words)} failed: {done.stderr[-2000:]}{done.stdout[-500:]}")
+    return done.stdout
+
+
+@contextmanager
+def agent(token: str, environment: Mapping[str, str], folder: Path) -> Iterator[Path]:
+    """One node that joined; its log."""
+    state, log = folder / "agent", folder / "agent.log"
+    state.mkdir()
+    state.chmod(0o711)  # jobs run as users of their own and pass through
+    place = ["--state-dir", str(state)]
+    called(["-m", "agent", "enroll", token, "--url", environment["IDLEWILD_URL"], *place], environment)
+    with started(["-m", "agent", "up", "--own-jobs", "--short-suite", "--cores", "1", *place], environment, log):
+        yield log
+
+
+def for_sale(portal: Idlewild) -> int:
+    try:
+        return len(portal.market.offers().get("items") or [])
+    except ClientError:
+        return 0
 
 
 def one_job(portal: Idlewild) -> tuple[float, float]:
@@ -180,25 +198,28 @@ def claims_of(decisions: Sequence[float], starts: Sequence[float], *, quick: boo
 
 def measured(*, jobs: int, baselines: int, quick: bool) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="idlewild-bench-"))
-    state, log = folder / "state", folder / "up.log"
+    folder.chmod(0o711)  # as root, the database's account passes through
+    state = folder / "state"
     state.mkdir()
     try:
-        with product(state, log) as environment:
-            portal = connected(environment, log)
-            with portal:
-                nodes = wait_for_market(portal, log)
+        with product(state, folder / "up.log") as environment:
+            market = json.loads(called(["-m", "benchmarks.start.market"], environment).splitlines()[-1])
+            http = Http(url=environment["IDLEWILD_URL"], key=market["key"], patience_s=30)
+            with Idlewild(http=http) as portal, agent(market["token"], environment, folder) as log:
+                wait_for(lambda: for_sale(portal) > 0, MARKET_S, "a node for sale", log)
                 for _ in range(WARM_UP):
                     one_job(portal)
                 times = [one_job(portal) for _ in range(jobs)]
-            bare = {**celery_baseline(state, baselines), **bwrap_baseline(baselines)}
+                isolation = str(portal.jobs.attempts(str(portal.jobs.find(limit=1)[0]["id"]))[-1].get("isolation"))
+            bare = {**celery_baseline(state, baselines), **bwrap_baseline(folder, baselines)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "claims": claims_of([decided for decided, _ in times], [started for _, started in times], quick=quick),
+        "claims": claims_of([decided for decided, _ in times], [began for _, began in times], quick=quick),
         "baselines": bare,
         "seed": None,
         "commit": commit(),
-        "machine": {**machine(), "nodes_for_sale": nodes},
+        "machine": {**machine(), "isolation": isolation},
     }
 
 
@@ -211,20 +232,15 @@ def celery_baseline(state: Path, times: int) -> dict[str, Any]:
     return {"celery_round_trip": figures(took)}
 
 
-def bwrap_baseline(times: int) -> dict[str, Any]:
-    program = bwrap()
-    if program is None:
-        return {"bwrap_start": {"skipped": "no bwrap here"}}
+def bwrap_baseline(folder: Path, times: int) -> dict[str, Any]:
+    """With the program that the agent uses."""
+    program, why = find_bwrap(folder)
+    if not program:
+        return {"bwrap_start": {"skipped": why}}
     try:
         return {"bwrap_start": figures(baseline.bwrap_starts(program=program, times=times))}
     except subprocess.CalledProcessError as refused:
         return {"bwrap_start": {"skipped": f"the kernel refuses sandboxes: {refused.stderr.decode()[-200:]}"}}
-
-
-def bwrap() -> str | None:
-    """The program of the wheel that the agent uses, else the system's."""
-    beside = Path(sys.executable).parent / "bwrap"
-    return str(beside) if beside.exists() else shutil.which("bwrap")
 
 
 def figures(took: Sequence[float]) -> dict[str, Any]:
