@@ -66,6 +66,7 @@ LAST_LOGS_S = 60.0
 DAY_S = 24 * 3600
 SLOTS = 90  # of a range of 100 user ids; the last ten belong to the self-test
 OWN_JOBS_GRACE_MS = 1500
+GOODBYE_S = 1.0
 GUARD_MS = 150  # how long after the deadline the supervisor has to have frozen its tree
 SUPERVISED = (State.STARTING, State.RUNNING, State.FROZEN, State.STOPPING, State.KILLING)
 EXIT_SUPERSEDED = 3
@@ -152,7 +153,7 @@ class Runner:
         self._spawn(self._order_loop(), "orders")
         await self.stopping.wait()
         server.close()
-        if self.config.own_jobs:
+        if self.config.own_jobs or self.exit_code == EXIT_SUPERSEDED:
             await self._stop_own_jobs()
         for task in list(self._tasks) + [task for live in self.live.values() for task in live.tasks]:
             task.cancel()
@@ -1108,6 +1109,11 @@ class Runner:
     async def _stop_own_jobs(self) -> None:
         """--own-jobs: nothing survives this agent. Each attempt is told as drained, so that it is placed again at once."""
         self.draining = True
+        if self.connected.is_set() and self.exit_code != EXIT_SUPERSEDED:
+            # Without this word the portal would go on placing work here until our silence shows.
+            goodbye = wire.DrainRequest(**self._from_agent(), deadline_ms=0)
+            with contextlib.suppress(Unreachable, Refused):
+                await self.portal.post(wire.DRAIN, goodbye, wire.Stored, timeout_s=GOODBYE_S)
         for attempt in list(self.live):
             self.feed(attempt, machine.Cancelled(Reason.NODE_DRAINED, OWN_JOBS_GRACE_MS))
         until = time.monotonic() + OWN_JOBS_GRACE_MS / 1000 + 4

@@ -60,6 +60,8 @@ class Peer:
         self.leases: dict[str, Lease] = {}
         self.orders: list[wire.Order] = []
         self.told: set[str] = set()
+        self.drained: list[wire.DrainRequest] = []
+        self.next_secret = ""  # given with the next sync answer; then the only one that signs in
         self.syncs: list[wire.SyncRequest] = []
         self.inventories: list[wire.InventoryReport] = []
         self.incarnation = 0
@@ -230,7 +232,7 @@ class Peer:
         if path == wire.USAGE:
             return self._usage(wire.UsageBatch.from_wire(json.loads(body)))
         if path == wire.DRAIN:
-            wire.DrainRequest.from_wire(json.loads(body))
+            self.drained.append(wire.DrainRequest.from_wire(json.loads(body)))
             return wire.Stored("draining").to_wire()
         _, _, _, _, attempt, act, *rest = path.split("/")
         return self._attempt(attempt, act, rest, headers, query, body)
@@ -278,7 +280,14 @@ class Peer:
             cancels=tuple(lease.cancel for lease in self.leases.values() if lease.cancel and lease.state == "active"),
             fenced=tuple(fenced),
             orders=tuple(self.orders),
+            node_secret=self._rotate(),
         ).to_wire()
+
+    def _rotate(self) -> str | None:
+        if not self.next_secret:
+            return None
+        self.secret, self.next_secret = self.next_secret, ""
+        return self.secret
 
     def _news(self) -> bool:
         return any(order.id not in self.told for order in self.orders) or any(

@@ -258,6 +258,7 @@ def test_sigterm_with_own_jobs_reports_the_drain(node: Node, portal: Peer) -> No
     assert node.process.wait(10) == 0
     assert time.monotonic() - before < 5
     assert portal.finished(attempt, 1).reason is Reason.NODE_DRAINED
+    assert portal.drained, "so that no work is placed on it meanwhile"
     assert job_pids(attempt) == []
 
 
@@ -386,6 +387,25 @@ def test_a_node_that_was_cloned_stops(node: Node, portal: Peer) -> None:
     assert node.process is not None
     assert node.process.wait(15) == 3
     assert job_pids(attempt) == []
+
+
+def test_a_cloned_production_node_stops_its_jobs_too(lasting: Node, portal: Peer) -> None:
+    attempt = portal.assign(TICKS)
+    portal.running(attempt)
+    portal.incarnation += 1
+    assert lasting.process is not None
+    assert lasting.process.wait(15) == 3
+    assert job_pids(attempt) == []
+
+
+def test_a_new_secret_is_kept(lasting: Node, portal: Peer) -> None:
+    """The portal rotates the node's secret: the next call signs in with it, and so does the next start."""
+    portal.next_secret = "another-secret-of-the-node"
+    until(lambda: portal.secret == "another-secret-of-the-node")
+    attempt = portal.assign("echo hi")
+    assert portal.finished(attempt).reason is Reason.FINISHED
+    lasting.kill()
+    lasting.up()
 
 
 def test_down_waits_for_the_jobs_and_ends(node: Node, portal: Peer) -> None:
