@@ -30,7 +30,8 @@ def test_money(language: str, amount: Money | Exact | None, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("micro", "shown"), [(3_500, "US$0.0035"), (4_000_000, "US$4.00"), (0, "US$0.00"), (1_234_567_890_000, "US$1,234,567.89")]
+    ("micro", "shown"),
+    [(3_500, "US$0.0035"), (4_000_000, "US$4.00"), (0, "US$0.00"), (1_234_567_890_000, "US$1,234,567.89")],
 )
 def test_a_unit_price_has_all_its_places(micro: int, shown: str) -> None:
     assert figures.unit_price(micro, "USD") == shown
@@ -45,7 +46,15 @@ def test_an_estimate_never_shows_zero_for_something() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0 s"), (45, "45 s"), (200, "3 min 20 s"), (7_500, "2 h 5 min"), (90_000, "1 day 1 h"), (180_000, "2 days 2 h")]
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (45, "45 s"),
+        (200, "3 min 20 s"),
+        (7_500, "2 h 5 min"),
+        (90_000, "1 day 1 h"),
+        (180_000, "2 days 2 h"),
+    ],
 )
 def test_duration_keeps_two_parts(seconds: int, shown: str) -> None:
     with translation.override("en"):

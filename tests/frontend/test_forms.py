@@ -68,7 +68,11 @@ def test_signing_in_and_out(client: Any, ada: Person) -> None:
 def test_a_project(ada: Person) -> None:
     browser = ada.browser()
     assert browser.post("/projects", {"name": "Vision", "slug": "vision", "department": "Labs"}).status_code == 302
-    for wrong in ({"name": "Vision", "slug": "vision"}, {"name": "", "slug": "other"}, {"name": "X", "slug": "Not A Slug"}):
+    for wrong in (
+        {"name": "Vision", "slug": "vision"},
+        {"name": "", "slug": "other"},
+        {"name": "X", "slug": "Not A Slug"},
+    ):
         answer = browser.post("/projects", wrong)
         assert answer.status_code == 422
         assert 'class="problem"' in text_of(answer)
@@ -82,12 +86,21 @@ def test_members(ada: Person, ben: Person) -> None:
     browser = ada.browser()
     answer = browser.post("/settings/members", {"do": "invite", "email": "new@example.org", "role": "developer"})
     assert "/invitations/" in text_of(answer)
-    assert browser.post("/settings/members", {"do": "invite", "email": "nothing", "role": "developer"}).status_code == 422
-    assert browser.post("/settings/members", {"do": "invite", "email": "a@example.org", "role": "king"}).status_code == 422
-    assert browser.post("/settings/members", {"do": "invite", "email": ben.user.email, "role": "viewer"}).status_code == 409
+    assert (
+        browser.post("/settings/members", {"do": "invite", "email": "nothing", "role": "developer"}).status_code == 422
+    )
+    assert (
+        browser.post("/settings/members", {"do": "invite", "email": "a@example.org", "role": "king"}).status_code == 422
+    )
+    assert (
+        browser.post("/settings/members", {"do": "invite", "email": ben.user.email, "role": "viewer"}).status_code
+        == 409
+    )
     assert Invitation.objects.count() == 1
     assert browser.post("/settings/members", {"do": "role", "member": ben.id, "role": "viewer"}).status_code == 302
-    assert browser.post("/settings/members", {"do": "remove", "member": ada.id}).status_code == 409  # the last owner stays
+    assert (
+        browser.post("/settings/members", {"do": "remove", "member": ada.id}).status_code == 409
+    )  # the last owner stays
     assert browser.post("/settings/members", {"do": "remove", "member": ben.id}).status_code == 302
     assert Membership.objects.filter(organisation=ada.organisation).count() == 1
 
@@ -102,7 +115,12 @@ def test_an_invitation_is_for_one_person_once(ada: Person, cleo: Person) -> None
     from portal.accounts.services import members
 
     made = members.invite(
-        organisation=ada.organisation, email=cleo.user.email, role="viewer", by=ada.id, by_role=ada.actor.role, now=clock.now()
+        organisation=ada.organisation,
+        email=cleo.user.email,
+        role="viewer",
+        by=ada.id,
+        by_role=ada.actor.role,
+        now=clock.now(),
     )
     path = f"/invitations/{made.token}"
     assert "Moss Lab" in text_of(cleo.browser().get(path))
@@ -114,7 +132,9 @@ def test_an_invitation_is_for_one_person_once(ada: Person, cleo: Person) -> None
 
 def test_a_key_is_shown_once(ada: Person, ben: Person) -> None:
     browser = ben.browser()
-    made = browser.post("/settings/keys", {"do": "make", "name": "nightly", "days": "30", "scopes": ["jobs.run", "work.read"]})
+    made = browser.post(
+        "/settings/keys", {"do": "make", "name": "nightly", "days": "30", "scopes": ["jobs.run", "work.read"]}
+    )
     assert "idw_" in text_of(made)
     key = ApiKey.objects.get()
     assert key.prefix in text_of(browser.get("/settings/keys"))
@@ -148,7 +168,13 @@ def test_a_secret_is_never_shown(ada: Person, cleo: Person) -> None:
 
 
 def test_the_organisation(ada: Person, ben: Person) -> None:
-    values = {"name": "Moss Institute", "period_timezone": "UTC", "tax_id": "91110000", "country": "cn", "address": "1 Fern Road"}
+    values = {
+        "name": "Moss Institute",
+        "period_timezone": "UTC",
+        "tax_id": "91110000",
+        "country": "cn",
+        "address": "1 Fern Road",
+    }
     assert ben.browser().post("/settings/organisation", values).status_code == 403
     assert ada.browser().post("/settings/organisation", values | {"name": ""}).status_code == 422
     assert ada.browser().post("/settings/organisation", values | {"parent": "somebody-elses"}).status_code == 422

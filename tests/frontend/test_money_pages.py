@@ -24,14 +24,20 @@ def an_october(of: Person) -> Any:
     good = {"attempt_ref": "att_good", "seconds": 1_800, "green_ratio_ppm": 800_000}
     facts = [
         a_fact(home, **good),
-        a_fact(home, **good, resource="core", count_milli=2_000, unit_price_micro=100_000, price_version_ref="prv_core"),
+        a_fact(
+            home, **good, resource="core", count_milli=2_000, unit_price_micro=100_000, price_version_ref="prv_core"
+        ),
         a_fact(home, attempt_ref="att_lost", seconds=360, started_at=OCTOBER + timedelta(hours=2)),
     ]
     for fact in facts:
         assert usage.record(fact=fact, now=fact.ended_at).answer == "stored"
     end = OCTOBER + timedelta(hours=3)
-    usage.end_attempt(attempt_ref="att_good", reason="finished", fault="none", billed=True, message="", ended_at=end, now=end)
-    usage.end_attempt(attempt_ref="att_lost", reason="node_lost", fault="provider", billed=False, message="", ended_at=end, now=end)
+    usage.end_attempt(
+        attempt_ref="att_good", reason="finished", fault="none", billed=True, message="", ended_at=end, now=end
+    )
+    usage.end_attempt(
+        attempt_ref="att_lost", reason="node_lost", fault="provider", billed=False, message="", ended_at=end, now=end
+    )
     return october(home)
 
 

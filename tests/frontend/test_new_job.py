@@ -13,7 +13,15 @@ from tests.factories.market import a_node
 
 pytestmark = pytest.mark.django_db
 
-FORM = {"mode": "form", "name": "moss", "project": "default", "run": "echo hi\n", "cpus": "1", "memory": "1", "max_duration": "10m"}
+FORM = {
+    "mode": "form",
+    "name": "moss",
+    "project": "default",
+    "run": "echo hi\n",
+    "cpus": "1",
+    "memory": "1",
+    "max_duration": "10m",
+}
 
 
 def text_of(answer: Any) -> str:
@@ -53,7 +61,12 @@ def test_the_live_quote_has_price_time_green_and_transfer(ada: Person, node: Any
 
 
 def test_an_unfinished_description_is_no_error(ada: Person, node: Any) -> None:
-    for data in (FORM | {"run": ""}, FORM | {"cpus": "8..4"}, {"mode": "yaml", "yaml": "run: [unclosed"}, {"mode": "yaml", "yaml": ""}):
+    for data in (
+        FORM | {"run": ""},
+        FORM | {"cpus": "8..4"},
+        {"mode": "yaml", "yaml": "run: [unclosed"},
+        {"mode": "yaml", "yaml": ""},
+    ):
         assert ada.browser().post("/jobs/new?part=quote", data).status_code == 200
     assert not Job.objects.exists()
 
@@ -99,11 +112,17 @@ def test_a_strangers_quote_is_not_found(ada: Person, cleo: Person, node: Any) ->
 
 def test_form_to_yaml_and_back(ada: Person, node: Any) -> None:
     browser = ada.browser()
-    page = text_of(browser.post("/jobs/new", FORM | {"to": "yaml", "envs": "EPOCHS=40", "pick": "greenest", "min_green": "50"}))
+    page = text_of(
+        browser.post("/jobs/new", FORM | {"to": "yaml", "envs": "EPOCHS=40", "pick": "greenest", "min_green": "50"})
+    )
     assert "id_yaml" in page
     for part in ("name: moss", "EPOCHS", "pick: greenest", "min_green"):
         assert part in page
-    back = text_of(browser.post("/jobs/new", {"mode": "yaml", "to": "form", "yaml": "name: moss\nrun: echo hi\nresources: {cpus: 2}\n"}))
+    back = text_of(
+        browser.post(
+            "/jobs/new", {"mode": "yaml", "to": "form", "yaml": "name: moss\nrun: echo hi\nresources: {cpus: 2}\n"}
+        )
+    )
     assert 'name="cpus" value="2"' in back
     stays = text_of(browser.post("/jobs/new", {"mode": "yaml", "to": "form", "yaml": "run: x\npriority: 9\n"}))
     assert "priority" in stays
@@ -142,7 +161,14 @@ def test_logs_by_offset(ada: Person, node: Any) -> None:
     job = a_job(ada, now=clock.now())
     attempt = an_attempt(job, node, now=clock.now())
     data = "first line\nzweite Zeile ü\n".encode()
-    logs.append(attempt=attempt, stream="stdout", offset=0, packed=gzip.compress(data), digest=sha256(data).hexdigest(), now=clock.now())
+    logs.append(
+        attempt=attempt,
+        stream="stdout",
+        offset=0,
+        packed=gzip.compress(data),
+        digest=sha256(data).hexdigest(),
+        now=clock.now(),
+    )
     browser, path = ada.browser(), f"/jobs/{job.public_id}/log"
     whole = browser.get(path)
     assert whole.content == data

@@ -11,9 +11,21 @@ export class QuickFind extends HTMLElement {
 
   connectedCallback(): void {
     document.addEventListener("keydown", this.onKey);
+    const dialog = this.querySelector("dialog");
+    if (dialog) this.tame(dialog);
     this.querySelector("button[data-open]")?.addEventListener("click", (event) => {
       event.preventDefault();
       this.open();
+    });
+  }
+
+  private tame(dialog: HTMLDialogElement): void {
+    dialog.addEventListener("keydown", (event) => {
+      // A search field would take the first Escape to empty itself.
+      if (event.key === "Escape") dialog.close();
+    });
+    dialog.addEventListener("click", (event) => {
+      if (event.target === dialog) dialog.close();
     });
   }
 
