@@ -1,20 +1,24 @@
 """Jobs against the real portal and a real PostgreSQL: quote, submit, list, explain, cancel; every refusal has its exit code."""
 
+import gzip
 import os
 import signal
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portal import clock
-from scheduling.models import Job, NodeState, Quote
-from scheduling.services import cycle
+from scheduling.domain.attempt import Phase
+from scheduling.models import Attempt, Job, NodeState, Quote
+from scheduling.services import artefacts, cycle, logs
 from tests.client.conftest import Speaker, process
 from tests.factories.market import a_node
+from tests.factories.running import Work, a_running, an_output
 
 Speak = Callable[..., Speaker]
 JOB = "name: hello\nrun: echo hello\nmax_price: 1.20\nresources: {cpus: 0.5, memory: 1, disk_size: 1}\n"
@@ -183,3 +187,90 @@ def test_p2_killed_at_any_moment_the_job_is_absent_or_can_be_cancelled(
             assert command("cancel", job.public_id).exit == 0
     assert not Job.objects.filter(state__in=["queued", "running"]).exists()
     assert all(state.free_cores_milli == state.total_cores_milli for state in NodeState.objects.all())
+
+
+def printed(work: Any, text: str) -> None:
+    """What the job's process wrote."""
+    raw = text.encode()
+    logs.append(
+        attempt=work.fresh(),
+        stream="stdout",
+        offset=0,
+        packed=gzip.compress(raw),
+        digest=sha256(raw).hexdigest(),
+        now=clock.now(),
+    )
+
+
+def stored(work: Any, name: str, content: bytes) -> None:
+    digest = sha256(content).hexdigest()
+    artefacts.upload(
+        attempt=work.fresh(),
+        name=name,
+        offset=0,
+        data=content,
+        digest=digest,
+        total=len(content),
+        whole_digest=digest,
+        now=clock.now(),
+    )
+
+
+def test_logs_outputs_and_cost_of_a_job_that_ran(live: Speak, ada: Any, sol: Any, tmp_path: Path) -> None:
+    command, now = live(ada), clock.now() - timedelta(seconds=60)
+    work = a_running(ada, a_node(sol, now=now), now=now, outputs=(an_output("report", "/job/out/report.csv"),))
+    printed(work, "one\n两\nthree")
+    report = b"a,b\n1,2\n"
+    stored(work, "report", report)
+    work.use(30_000_000, now + timedelta(seconds=30))
+    work.finish(now + timedelta(seconds=40), outputs={"report": (len(report), sha256(report).hexdigest())})
+    name = work.job.public_id
+    said = command("logs", name)
+    assert (said.exit, said.out.split()) == (0, ["one", "两", "three"])
+    assert command("logs", name, "--attempt", "1", "--no-follow").out.split() == ["one", "两", "three"]
+    assert command("logs", f"{name}/main", "--no-follow", "--json").of("log")[1]["text"] == "两"
+    assert command("logs", name, "--stream", "stderr", "--no-follow").out == ""
+    shown = command("show", name)
+    for word in ("succeeded", "report", "core-hour"):
+        assert word in shown.out
+    assert command("cp", name, str(tmp_path) + "/").exit == 0
+    assert (tmp_path / "report.csv").read_bytes() == report
+    assert command("cp", f"{name}/report", str(tmp_path / "mine.csv")).exit == 0
+    assert (tmp_path / "mine.csv").read_bytes() == report
+    assert command("cp", f"{name}/nothing", str(tmp_path / "x")).exit == 209
+    records = command("usage", "--job", name, "--json").lines[0]["items"]
+    assert {row["resource"] for row in records} == {"core"}
+    assert name in command("usage", "--group-by", "job", "--json").out
+
+
+def test_the_jobs_own_exit_code_and_a_retry(live: Speak, ada: Any, sol: Any) -> None:
+    command, now = live(ada), clock.now() - timedelta(seconds=60)
+    work = a_running(ada, a_node(sol, now=now), now=now, retry_on=())
+    printed(work, "no such tile\n")
+    work.finish(now + timedelta(seconds=10), reason="exit_nonzero", exit_code=42)
+    name = work.job.public_id
+    assert "exit_nonzero" in command("show", name).out
+    assert command("explain", name).exit == 0
+    assert command("retry", name).exit == 0
+    assert name in command("ps", "--state", "queued").out
+    assert command("retry", name).exit == 209
+
+
+def test_run_returns_what_the_job_returned(live: Speak, ada: Any, market: Any, job_file: str) -> None:
+    command = live(ada)
+    with process(command.environ, "run", job_file, "--json") as running:
+        until = time.monotonic() + 20
+        while not Job.objects.exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        cycle.run(now=clock.now())
+        attempt = Attempt.objects.get()
+        work = Work(Job.objects.get(), attempt.node, attempt)
+        work.accept(clock.now())
+        work.report(Phase.RUN, clock.now())
+        printed(work, "tile 1\n")
+        work.finish(clock.now(), reason="exit_nonzero", exit_code=7)
+        out, err = running.communicate(timeout=30)
+    assert running.returncode == 7, (out, err)
+    assert '"tile 1"' in out
+    assert out.splitlines()[-1] == '{"exit": 7, "source": "job"}'
