@@ -42,6 +42,14 @@ class LocalNode:
         return (self.folder / "node.json").exists()
 
     @property
+    def node_id(self) -> str:
+        """Its id at the portal, "" before it has enrolled."""
+        try:
+            return str(json.loads((self.folder / "node.json").read_text(encoding="utf-8"))["node"])
+        except (OSError, ValueError, KeyError):
+            return ""
+
+    @property
     def _share(self) -> list[str]:
         """What this node has of the machine: folder, cores, users for its jobs' slots."""
         first_uid = SLOT_UIDS_FROM + SLOT_UIDS_EACH * (self.number - 1)
@@ -99,13 +107,18 @@ def local_nodes(state: Path) -> list[LocalNode]:
 
 
 def processes_of(node: LocalNode, agent_pid: int | None) -> list[psutil.Process]:
-    """Agent, supervisors and jobs: by descent from the agent, and by the node's folder in their command (supervisors outlive agents)."""
+    """Agent, supervisors and jobs: by descent from the agent, and by the node's folders in their command (supervisors outlive agents)."""
     found: dict[int, psutil.Process] = {}
-    folder = str(node.folder) + os.sep
+    folder, apart = str(node.folder) + os.sep, f"idlewild-jobs-{node.node_id}{os.sep}"
     for process in psutil.process_iter():
         try:
             is_agent = process.pid == agent_pid
-            if is_agent or any(part.startswith(folder) or part == folder.rstrip(os.sep) for part in process.cmdline()):
+            words = process.cmdline()
+            if (
+                is_agent
+                or any(word.startswith(folder) or word == folder.rstrip(os.sep) for word in words)
+                or any(apart in word for word in words)
+            ):
                 for each in [process, *process.children(recursive=True)]:
                     found[each.pid] = each
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):

@@ -1,15 +1,19 @@
 """A whole `up` of its own for a test: own state folder, own port; only processes that the test started are ever signalled."""
 
+import contextlib
 import os
 import queue
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,17 @@ def clean_environment(state: Path, **more: str) -> dict[str, str]:
         if name not in TEST_ONLY and not name.startswith("IDLEWILD_TEST_")
     }
     return kept | {"IDLEWILD_STATE_DIR": str(state)} | more
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that, as root, the database's account and the jobs' users may pass through. Not pytest's own: each run closes that again (0700)."""
+    folder = Path(tempfile.mkdtemp(prefix="idlewild-test-state-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:

@@ -11,15 +11,15 @@ import psycopg
 import pytest
 
 from portal.stack import embedded, places
+from tests.portal.stack.running import open_folder
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    for path in [tmp_path, *tmp_path.parents][:3]:
-        path.chmod(path.stat().st_mode | 0o011)
-    return tmp_path
+def state() -> Iterator[Path]:
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

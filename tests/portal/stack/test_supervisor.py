@@ -11,19 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.portal.stack.running import Up, alive, clean_environment, free_port, status_of, wait_until
+from tests.portal.stack.running import Up, alive, clean_environment, free_port, open_folder, status_of, wait_until
 from tests.sources import ROOT
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def state() -> Iterator[Path]:
     """One state folder for the module: the first start makes the database, the others find it."""
-    folder = tmp_path_factory.mktemp("up")
-    for path in [folder, *folder.parents][:3]:
-        path.chmod(path.stat().st_mode | 0o011)  # as root, the database's account passes through
-    return folder / "state"
+    with open_folder() as folder:
+        yield folder / "state"
 
 
 @pytest.fixture(scope="module")
