@@ -30,7 +30,7 @@ class Snapshot(models.Model):
     attempt_ref = models.CharField(max_length=80)
     resource = models.CharField(max_length=20)
     sku = models.CharField(max_length=120)
-    price_version_ref = models.CharField(max_length=80)
+    price_version_ref = models.CharField(max_length=160)  # transfer: "link:<region>→<region>"
     unit_price_micro = models.BigIntegerField()
     discount_ppm = models.IntegerField(default=0)
     currency = models.CharField(max_length=3)
@@ -47,7 +47,7 @@ class Snapshot(models.Model):
     user_ref = models.CharField(max_length=80, blank=True)
     region = models.CharField(max_length=80, blank=True)
     zone = models.CharField(max_length=80, blank=True)
-    hardware_model = models.CharField(max_length=120, blank=True)
+    hardware_model = models.CharField(max_length=200, blank=True)
     virtual = models.BooleanField(default=False)
     demo = models.BooleanField(default=False)
 

@@ -16,6 +16,7 @@ from billing.domain.ledger import AccountKind
 from billing.models import Account, Entry, Hold, Invoice
 from billing.selectors import estimates, periods
 from portal.accounts.models import Organisation, OrganisationState
+from portal.kit.errors import Conflict
 from portal.kit.money import PPM, Exact, Money
 
 USED = """
@@ -55,7 +56,16 @@ class Balance:
 def may_spend(*, organisation_id: int, amount: Money) -> Spend:
     """Whether the tenant may commit `amount` more. An answer, not a promise: ``holds.reserve`` asks again under a lock."""
     tenant = Organisation.objects.get(id=organisation_id)
+    same_currency(tenant, amount)
     return rules.decide(exposure(tenant), amount)
+
+
+def same_currency(tenant: Organisation, amount: Money) -> None:
+    """A limit is in the tenant's own currency: another one is a Conflict, never converted."""
+    if amount.currency != tenant.currency:
+        raise Conflict(
+            f"this organisation pays in {tenant.currency}, not in {amount.currency}", code="currency_differs"
+        )
 
 
 def balance(*, organisation_id: int) -> Balance:

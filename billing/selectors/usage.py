@@ -17,7 +17,7 @@ from billing.domain.periods import PeriodState, containing
 from billing.domain.rating import Line, Part
 from billing.domain.statement import PrintedLine
 from billing.models import BillingPeriod, Hold, UsageAnomaly, UsageRecord
-from billing.selectors import estimates, periods
+from billing.selectors import coming, estimates, periods
 from billing.selectors import parts as rows
 from portal.accounts.models import Organisation
 from portal.kit.errors import Finding, InvalidInput
@@ -152,7 +152,8 @@ def upcoming(organisation_id: int, now: datetime) -> Upcoming | None:
 def of_month(period: BillingPeriod) -> Upcoming:
     """The coming invoice of a month, in the tenant's currency."""
     code = Organisation.objects.values_list("currency", flat=True).get(id=period.organisation_id)
-    lines = _printed(rating.lines(part for part in rows.of_period(period) if part.currency == code))
+    found = [part for part in coming.parts(period) if part.currency == code] if period.pk else []
+    lines = _printed(coming.rate(found, organisation_id=period.organisation_id))
     totals = invoicing.add_up(
         [NetLine(line.provider_ref, line.amount.minor, line.tax_rate_ppm) for line in lines],
         fee_ppm=settings.IDLEWILD_PLATFORM_FEE_PPM,
@@ -187,8 +188,8 @@ def overview(tenant: Organisation, *, month: str, group_by: str, now: datetime) 
             ends_at=bounds.interval.end,
             timezone=bounds.timezone,
         )
-    coming = of_month(period) if group_by == "line" else None
-    groups = [] if coming or period.pk is None else summary(tenant.id, period.month, group_by)
+    invoice = of_month(period) if group_by == "line" else None
+    groups = [] if invoice or period.pk is None else summary(tenant.id, period.month, group_by)
     net = sum(group.amount.minor for group in groups if group.amount.currency == tenant.currency)
     length = Interval(period.starts_at, period.ends_at).microseconds
     return {
@@ -201,8 +202,8 @@ def overview(tenant: Organisation, *, month: str, group_by: str, now: datetime) 
         "final": period.state == PeriodState.CLOSED,
         "group_by": group_by,
         "groups": [group.wire() for group in groups],
-        "lines": [line.wire() for line in coming.lines] if coming else [],
-        "total": (coming.subtotal if coming else Money(net, tenant.currency)).wire(),
+        "lines": [line.wire() for line in invoice.lines] if invoice else [],
+        "total": (invoice.subtotal if invoice else Money(net, tenant.currency)).wire(),
     }
 
 

@@ -32,6 +32,7 @@ def reserve(
         raise Conflict("a hold is not negative", code="bad_amount")
     with transaction.atomic():
         tenant = Organisation.objects.get(id=organisation_id)
+        balances.same_currency(tenant, amount)
         _lock(tenant)
         held = Hold.objects.select_for_update().filter(reference=reference, state=HoldState.ACTIVE).first()
         if held is not None and held.organisation_id != organisation_id:

@@ -9,13 +9,13 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Sum
+from django.db.models import F
 
 from billing.domain import invoicing, ledger, rail, rating, statement, wording
 from billing.domain.invoicing import InvoiceEvent, InvoiceState, NetLine
 from billing.domain.ledger import AccountKind
 from billing.domain.metering import portion
-from billing.domain.rating import Line, Part
+from billing.domain.rating import Line
 from billing.domain.statement import PrintedLine
 from billing.models import (
     BillingPeriod,
@@ -28,6 +28,7 @@ from billing.models import (
     LineRecord,
     TaxLine,
 )  # fmt: skip
+from billing.selectors import coming
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
 from billing.services import documents
@@ -45,35 +46,20 @@ SERIES, DEMO_SERIES = "IW", "DEMO"
 
 def draft(*, period: BillingPeriod, now: datetime) -> list[Invoice]:
     """The drafts of a period, one per currency that was used; none if nothing was. Runs in the closing transaction."""
-    parts = records.of_period(period)
-    late = list(
-        LateChange.objects.filter(organisation_id=period.organisation_id, settled_by=None).select_related(
-            "period", "line_record__line"
-        )
-    )
-    parts += _corrections(late)
+    late = coming.waiting(period.organisation_id)
+    parts = records.of_period(period) + coming.corrections(late)
     drafts = []
     for code in sorted({part.currency for part in parts}):
         mine = [part for part in parts if part.currency == code]
-        lines = rate(mine, period)
+        lines = coming.rate(mine, organisation_id=period.organisation_id)
         if not lines:
             continue
         invoice = _write(period, code, lines, now)
         settled = {part.record_id for part in mine if part.correction_of}
-        LateChange.objects.filter(id__in=[change.id for change in late if change.record_id in settled]).update(
-            settled_by=invoice
-        )
+        changes = [change.id for change in late if change.record_id in settled]
+        LateChange.objects.filter(id__in=changes).update(settled_by=invoice)
         drafts.append(invoice)
     return drafts
-
-
-def rate(parts: Sequence[Part], period: BillingPeriod) -> list[Line]:
-    """The lines of a period: its own usage, then the corrections of each closed month at that month's prices, behind what it had used of its tiers."""
-    found = rating.lines(part for part in parts if not part.correction_of)
-    for month in sorted({part.correction_of for part in parts if part.correction_of}):
-        corrected = [part for part in parts if part.correction_of == month]
-        found += rating.lines(corrected, positions=_positions(period.organisation_id, month))
-    return found
 
 
 @transaction.atomic
@@ -327,45 +313,6 @@ def _check_document(invoice: Invoice, lines: Sequence[InvoiceLine]) -> list[str]
     ):
         return ["the document says other amounts"]
     return []
-
-
-def _corrections(late: Sequence[LateChange]) -> list[Part]:
-    """Parts of closed months: usage that came late, and billed time that is taken back (with its line of 0)."""
-    found: list[Part] = []
-    arrived: dict[int, list[LateChange]] = {}
-    for change in late:
-        if change.line_record is None:
-            arrived.setdefault(change.period_id, []).append(change)
-            continue
-        proof = change.line_record
-        part = records.one(proof.record_id, proof.started_at, proof.ended_at)
-        if part is not None:
-            line = proof.line
-            back = {"qty_us": proof.qty_us, "correction_of": change.period.month}
-            found.append(
-                part.changed(
-                    **back, sign=-1, unbilled_reason="", fixed_tier=line.tier, unit_price_micro=line.price_micro
-                )
-            )
-            found.append(part.changed(**back))
-    for changes in arrived.values():
-        period = changes[0].period
-        found += records.of_records([change.record_id for change in changes], period, correction_of=period.month)
-    return found
-
-
-def _positions(organisation_id: int, month: str) -> dict[str, int]:
-    """What each tiered sku had used of that month on the invoices so far."""
-    lines = InvoiceLine.objects.filter(
-        invoice__organisation_id=organisation_id, tier__gt=0, unbilled_reason=""
-    ).exclude(invoice__state=InvoiceState.VOID)
-    own = lines.filter(invoice__period__month=month, correction_of="")
-    corrected = lines.filter(correction_of=month)
-    found: dict[str, int] = {}
-    for rows in (own, corrected):
-        for row in rows.values("sku").annotate(total=Sum("qty_us")):
-            found[row["sku"]] = found.get(row["sku"], 0) + int(row["total"])
-    return found
 
 
 def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetime) -> Invoice:

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from billing.domain import endings, metering
 from billing.domain.endings import Ending
+from billing.domain.invoicing import InvoiceState
 from billing.domain.metering import Answer, Judged, Known, Neighbour, Oddity, Recorded, RecordState, UsageFact
 from billing.models import AttemptEnding, BillingPeriod, LateChange, LineRecord, UsageAnomaly, UsageRecord
 from billing.services import locks, months
@@ -356,9 +357,8 @@ def _note_late(late: dict[tuple[Key, int], BillingPeriod], now: datetime) -> Non
 
 def _take_back(attempt_ref: str, now: datetime) -> None:
     """What lines have already billed of an attempt that turned out not to be billed."""
-    billed = LineRecord.objects.filter(
-        record__attempt_ref=attempt_ref, line__unbilled_reason="", line__qty_us__gt=0
-    ).select_related("line__invoice__period", "record")
+    billed = LineRecord.objects.filter(record__attempt_ref=attempt_ref, line__unbilled_reason="", line__qty_us__gt=0)
+    billed = billed.exclude(line__invoice__state=InvoiceState.VOID).select_related("line__invoice__period", "record")
     changes = []
     for proof in billed:
         month = proof.line.correction_of or proof.line.invoice.period.month

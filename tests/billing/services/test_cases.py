@@ -249,6 +249,19 @@ def test_c2_one_card_all_month_bills_the_hours_of_the_month():
     assert str(hours(int(line.qty_us))) == expected["card_hours"] == expected["hours"]
 
 
+@pytest.mark.parametrize(
+    ("zone", "month", "card_hours"),
+    [("Europe/Berlin", "2026-10", 745), ("America/New_York", "2026-03", 743), ("America/New_York", "2026-11", 721)],
+)
+def test_p34_one_card_all_month_through_a_clock_change(zone, month, card_hours):
+    tenant = a_tenant(period_timezone=zone)
+    start, end = periods.first_instant(month, zone), periods.first_instant(periods.after(month), zone)
+    usage.record(fact=a_fact(tenant, started_at=start, ended_at=end), now=end)
+    invoice = closing.close(organisation_id=tenant.id, month=month, now=end + timedelta(hours=72)).invoice
+    (line,) = invoices.stored.lines(invoice)
+    assert (line.quantity, line.amount.minor) == (f"{card_hours}.0000", card_hours * 400)
+
+
 def test_c3_a_record_over_the_cut_stays_one_and_makes_two_lines():
     given, expected = case("bill-c3")
     tenant = a_tenant(period_timezone=given["timezone"])

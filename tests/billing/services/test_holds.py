@@ -50,6 +50,18 @@ def test_a_refusal_says_what_is_needed_and_what_is_left():
     assert Hold.objects.count() == 1
 
 
+def test_money_of_another_currency_is_refused():
+    tenant = a_tenant()
+    for ask in (
+        lambda: balances.may_spend(organisation_id=tenant.id, amount=Money(1, "USD")),
+        lambda: holds.reserve(organisation_id=tenant.id, reference="job_1", amount=Money(1, "USD"), now=NOW),
+    ):
+        with pytest.raises(Conflict) as refused:
+            ask()
+        assert refused.value.code == "currency_differs"
+    assert not Hold.objects.exists()
+
+
 def test_the_same_reference_again_sets_its_hold_anew():
     tenant = a_tenant(credit_limit_minor=1000)
     first = holds.reserve(organisation_id=tenant.id, reference="job_1", amount=yuan("6.00"), now=NOW)

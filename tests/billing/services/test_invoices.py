@@ -12,6 +12,7 @@ from billing.domain.ledger import AccountKind, balanced
 from billing.models import Account, Entry, Invoice, InvoiceLine, LateChange, Txn
 from billing.selectors import balances, earnings
 from billing.selectors import invoices as stored
+from billing.selectors.usage import upcoming
 from billing.services import invoices, ledger, periods, usage
 from portal.audit.models import AuditEvent
 from portal.kit.errors import Conflict, NotFound
@@ -176,7 +177,11 @@ def test_billed_time_that_turns_out_unbillable_is_taken_back_with_a_line_of_noth
     lose("att_lost", now)
     lose("att_lost", now)
     assert LateChange.objects.count() == 2, "one per billed share, however often it is said"
+    announced = upcoming(tenant.id, now)
+    assert announced is not None
+    assert announced.subtotal == yuan("-3.00"), "the coming invoice shows it already"
     second = november(tenant)
+    assert [line.wire() for line in stored.lines(second)] == [line.wire() for line in announced.lines]
     found = sorted(
         (line.correction_of, line.qty_us, line.amount.text(), line.unbilled_reason) for line in stored.lines(second)
     )

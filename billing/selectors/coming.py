@@ -1,0 +1,72 @@
+"""What the next invoice will hold: a month's own usage, and the corrections of closed months that wait for it."""
+
+from collections.abc import Sequence
+
+from django.db.models import Sum
+
+from billing.domain import rating
+from billing.domain.invoicing import InvoiceState
+from billing.domain.periods import PeriodState
+from billing.domain.rating import Line, Part
+from billing.models import BillingPeriod, InvoiceLine, LateChange
+from billing.selectors import parts as records
+
+
+def waiting(organisation_id: int) -> list[LateChange]:
+    """Changes to closed months that no invoice has settled."""
+    found = LateChange.objects.filter(organisation_id=organisation_id, settled_by=None)
+    return list(found.select_related("period", "line_record__line").order_by("id"))
+
+
+def parts(period: BillingPeriod) -> list[Part]:
+    """All that the invoice of a month that is not closed will rate; corrections go to the first month that closes."""
+    own = records.of_period(period)
+    if period.state == PeriodState.CLOSED:
+        return own
+    unclosed = BillingPeriod.objects.filter(organisation_id=period.organisation_id).exclude(state=PeriodState.CLOSED)
+    first = unclosed.order_by("starts_at").values_list("id", flat=True).first()
+    return own + (corrections(waiting(period.organisation_id)) if first == period.id else [])
+
+
+def corrections(late: Sequence[LateChange]) -> list[Part]:
+    """Parts of closed months: usage that came late, and billed time that is taken back (with its line of 0)."""
+    found: list[Part] = []
+    arrived: dict[int, list[LateChange]] = {}
+    for change in late:
+        if change.line_record is None:
+            arrived.setdefault(change.period_id, []).append(change)
+            continue
+        proof = change.line_record
+        part = records.one(proof.record_id, proof.started_at, proof.ended_at)
+        if part is not None:
+            line = proof.line
+            back = part.changed(qty_us=proof.qty_us, correction_of=change.period.month)
+            price = {"fixed_tier": line.tier, "unit_price_micro": line.price_micro}
+            found += [back.changed(sign=-1, unbilled_reason="", **price), back]
+    for changes in arrived.values():
+        period = changes[0].period
+        found += records.of_records([change.record_id for change in changes], period, correction_of=period.month)
+    return found
+
+
+def rate(found: Sequence[Part], *, organisation_id: int) -> list[Line]:
+    """The lines: a month's own usage, then each corrected month at its own prices, behind what it had used of its tiers."""
+    lines = rating.lines(part for part in found if not part.correction_of)
+    for month in sorted({part.correction_of for part in found if part.correction_of}):
+        corrected = [part for part in found if part.correction_of == month]
+        lines += rating.lines(corrected, positions=_positions(organisation_id, month))
+    return lines
+
+
+def _positions(organisation_id: int, month: str) -> dict[str, int]:
+    """What each tiered sku had used of that month on the invoices so far."""
+    lines = InvoiceLine.objects.filter(
+        invoice__organisation_id=organisation_id, tier__gt=0, unbilled_reason=""
+    ).exclude(invoice__state=InvoiceState.VOID)
+    own = lines.filter(invoice__period__month=month, correction_of="")
+    corrected = lines.filter(correction_of=month)
+    found: dict[str, int] = {}
+    for rows in (own, corrected):
+        for row in rows.values("sku").annotate(total=Sum("qty_us")):
+            found[row["sku"]] = found.get(row["sku"], 0) + int(row["total"])
+    return found
