@@ -138,7 +138,8 @@ def test_freeze_at_the_deadline_and_thaw_on_renewal(ground: Ground, start: Start
 
 
 def test_no_cpu_while_frozen(grouped: Ground, start: Start) -> None:
-    job = start(grouped, SPIN, deadline_ms=700)
+    job = start(grouped, SPIN, deadline_ms=3000)
+    job.until(lambda f: f["started"])
     job.until(lambda f: f["frozen"])
     before = job.group().usage().cpu_us
     time.sleep(0.4)
@@ -201,7 +202,7 @@ def test_a_child_that_saves_gets_its_time(ground: Ground, start: Start) -> None:
 
 
 def test_the_grace_is_over(ground: Ground, start: Start) -> None:
-    job = start(ground, "trap 'echo no' TERM; echo up; while :; do sleep 0.05; done")
+    job = start(ground, "trap 'echo no' TERM; echo up; while :; do sleep 0.05 || true; done")
     job.says("up")
     before = time.monotonic()
     job.stop(grace_ms=500)
@@ -331,7 +332,7 @@ def test_a_secret_cut_in_pieces_is_still_masked(room: Path, pieces: list[str]) -
 
 
 def test_a_stream_is_cut_at_its_limit(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "LOG_MOST", 200)
+    monkeypatch.setattr(supervisor, "LOG_MOST", 250)
     path = room / "log"
     spool = Spool(path, [])
     spool.write(b"x" * 150)
@@ -339,7 +340,7 @@ def test_a_stream_is_cut_at_its_limit(room: Path, monkeypatch: pytest.MonkeyPatc
     spool.write(b"z")
     spool.close()
     text = path.read_text()
-    assert len(text) <= 200
+    assert len(text) <= 250
     assert text.startswith("x" * 150)
     assert "output cut here" in text
     assert "z" not in text.rsplit("]", 1)[1]
@@ -347,12 +348,12 @@ def test_a_stream_is_cut_at_its_limit(room: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_stop_that_meets_the_deadline_kills(ground: Ground, start: Start) -> None:
     """Frozen in the middle of its grace, the job can't tidy up any more."""
-    job = start(ground, "trap 'echo no' TERM; echo up; while :; do sleep 0.05; done", deadline_ms=1500)
+    job = start(ground, "trap 'echo no' TERM; echo up; while :; do sleep 0.05 || true; done", deadline_ms=4000)
     job.says("up")
     job.stop(grace_ms=60_000)
     before = time.monotonic()
     assert job.exit()["reason"] == "cancelled_by_tenant"
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 10
 
 
 def test_a_job_holds_no_descriptor_of_ours(ground: Ground, start: Start) -> None:
