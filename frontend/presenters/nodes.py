@@ -79,7 +79,7 @@ def row(node: Any, ages_ms: Mapping[str, int], *, link: bool = True) -> dict[str
         "virtual": any(device.virtual for device in devices),
         "free_cores": figures.cores(capacity.free_cores_milli) if capacity else figures.UNKNOWN,
         "free_cards": figures.number(capacity.free_cards) if capacity else figures.UNKNOWN,
-        "isolation": node.isolation,
+        "isolation": node.isolation if node.executor else "",
     }
 
 

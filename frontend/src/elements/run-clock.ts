@@ -1,4 +1,4 @@
-/** `<run-clock from="ISO" to="ISO?">`: elapsed time as 1:02:03, ticking while there is no end. */
+/** `<run-clock from="ISO" to="ISO?">`: elapsed time as 1:02:03, ticking while there is no end. A live region that comes back empty is filled at once. */
 export function elapsedText(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const [h, m, s] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60), seconds % 60];
@@ -9,9 +9,13 @@ export function elapsedText(ms: number): string {
 export class RunClock extends HTMLElement {
   static observedAttributes = ["from", "to"];
   private timer = 0;
+  private readonly watcher = new MutationObserver(() => {
+    if (!this.textContent) this.tick();
+  });
 
   connectedCallback(): void {
     this.tick();
+    this.watcher.observe(this, { childList: true, characterData: true, subtree: true });
   }
 
   attributeChangedCallback(): void {
@@ -19,6 +23,7 @@ export class RunClock extends HTMLElement {
   }
 
   disconnectedCallback(): void {
+    this.watcher.disconnect();
     window.clearTimeout(this.timer);
   }
 

@@ -1,6 +1,7 @@
 /**
  * `<since-time><time datetime="…">…</time></since-time>`: keeps "3 minutes ago" true in the page's language. The server
- * has already written the exact time; it stays in the title and is what a page without the bundle shows.
+ * has already written the exact time; it moves into the title, and is what a page without the bundle shows. When a live
+ * region puts the server's text back, it is replaced again before anything is painted.
  */
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["second", 60],
@@ -24,20 +25,29 @@ export function sinceText(ms: number, language: string): string {
 
 export class SinceTime extends HTMLElement {
   private timer = 0;
+  private shown = "";
+  private readonly watcher = new MutationObserver(() => {
+    if (this.querySelector("time")?.textContent !== this.shown) this.tick();
+  });
 
   connectedCallback(): void {
-    const tick = (): void => {
-      const time = this.querySelector("time");
-      if (!time) return;
-      const age = Date.parse(time.dateTime) - Date.now();
-      time.title ||= time.textContent ?? "";
-      time.textContent = sinceText(age, document.documentElement.lang);
-      this.timer = window.setTimeout(tick, Math.abs(age) < 3_600_000 ? 5_000 : 60_000);
-    };
-    tick();
+    this.tick();
+    this.watcher.observe(this, { subtree: true, childList: true, characterData: true });
   }
 
   disconnectedCallback(): void {
+    this.watcher.disconnect();
     window.clearTimeout(this.timer);
+  }
+
+  private tick(): void {
+    window.clearTimeout(this.timer);
+    const time = this.querySelector("time");
+    if (!time) return;
+    const age = Date.parse(time.dateTime) - Date.now();
+    if (time.textContent !== this.shown) time.title = time.textContent ?? "";
+    this.shown = sinceText(age, document.documentElement.lang);
+    if (time.textContent !== this.shown) time.textContent = this.shown;
+    this.timer = window.setTimeout(() => this.tick(), Math.abs(age) < 3_600_000 ? 5_000 : 60_000);
   }
 }
