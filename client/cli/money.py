@@ -83,10 +83,17 @@ def list_invoices(ctx: typer.Context) -> None:
     session.show({"items": found}, listing(columns, found))
 
 
+def the_id(session: Session, name: str) -> str:
+    """An invoice's id; a number is looked up."""
+    if name.startswith("inv_"):
+        return name
+    return next((text(row.get("id")) for row in session.portal.money.invoices() if row.get("number") == name), name)
+
+
 @invoice.command("show", help=N_("Show an invoice and its lines."))
 def show(ctx: typer.Context, name: InvoiceArgument) -> None:
     session = of(ctx)
-    found = session.portal.money.invoice(name)
+    found = session.portal.money.invoice(the_id(session, name))
     session.emit(found)
     if session.json:
         return
@@ -118,7 +125,7 @@ def download(
     session = of(ctx)
     if kind not in KINDS:
         raise typer.BadParameter(t("--format is pdf, csv or json."))
-    body = session.portal.money.document(name, kind)
+    body = session.portal.money.document(the_id(session, name), kind)
     file = target if target is not None and not target.is_dir() else (target or Path()) / f"{name}.{kind}"
     file.write_bytes(body)
     session.emit({"path": str(file), "size_bytes": len(body)})
@@ -128,7 +135,7 @@ def download(
 @invoice.command("verify", help=N_("Recompute every line from its usage records; a difference is an error."))
 def verify(ctx: typer.Context, name: InvoiceArgument) -> None:
     session = of(ctx)
-    found = session.portal.money.verification(name)
+    found = session.portal.money.verification(the_id(session, name))
     session.emit(found)
     good = found.get("ok")
     if not session.json:

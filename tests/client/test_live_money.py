@@ -1,0 +1,69 @@
+"""Finance against the real portal: a closed month by the command, its documents, its proof."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.services import usage
+from tests.billing.books import a_fact, moment, october
+from tests.cast import a_member
+from tests.client.conftest import Speaker
+
+Speak = Callable[..., Speaker]
+THEN = moment("2026-10-05T02:00:00Z")
+
+
+@pytest.fixture
+def invoice(ada: Any, sol: Any) -> Any:
+    """Ada's October: an hour of a card, and an attempt that was lost."""
+    provider = {"provider_ref": sol.organisation.public_id, "provider_name": "Sol Power"}
+    card = a_fact(ada.organisation, seconds=3600, **provider)
+    lost = a_fact(ada.organisation, attempt_ref="att_2", job_ref="job_2", **provider)
+    usage.record_many(facts=[card, lost], now=THEN)
+    usage.end_attempt(
+        attempt_ref="att_2", reason="node_lost", fault="provider", billed=False, message="", ended_at=THEN, now=THEN
+    )
+    return october(ada.organisation)
+
+
+def test_an_invoice_is_listed_shown_saved_and_verified(live: Speak, ada: Any, invoice: Any, tmp_path: Path) -> None:
+    command, name = live(ada), invoice.public_id
+    assert invoice.number in command("invoice", "list").out
+    shown = command("invoice", "show", name)
+    for word in (invoice.number, "Sol Power", "card-hour"):
+        assert word in shown.out
+    for kind, beginning in (("pdf", b"%PDF-"), ("csv", b""), ("json", b"{")):
+        file = tmp_path / f"bill.{kind}"
+        said = command("invoice", "download", name, str(file), "--format", kind)
+        assert said.exit == 0, said
+        assert file.read_bytes().startswith(beginning)
+    assert json.loads((tmp_path / "bill.json").read_text())
+    assert len(list(csv.reader((tmp_path / "bill.csv").read_text(encoding="utf-8-sig").splitlines()))) >= 2
+    assert command("invoice", "download", name, str(tmp_path)).exit == 0
+    assert (tmp_path / f"{name}.pdf").exists()
+    proof = command("invoice", "verify", name, "--json")
+    assert (proof.exit, proof.lines[0]["ok"]) == (0, True)
+    assert "matches" in command("invoice", "verify", invoice.number).out
+    assert command("invoice", "verify", "NOBODY-1").exit == 209
+
+
+def test_a_month_is_grouped(live: Speak, ada: Any, invoice: Any) -> None:
+    command = live(ada)
+    groups = command("usage", "--month", "2026-10", "--group-by", "provider", "--json").lines[0]["groups"]
+    assert [group["name"] for group in groups] == ["Sol Power"]
+    assert command("usage", "--month", "2026-10", "--group-by", "colour").exit == 200
+    assert "node_lost" in command("usage", "--month", "2026-10", "--group-by", "line", "--json").out
+
+
+def test_strangers_and_developers_read_no_money(live: Speak, ada: Any, cleo: Any, invoice: Any, tmp_path: Path) -> None:
+    for words in (("show",), ("verify",), ("download",)):
+        assert live(cleo)("invoice", *words, invoice.public_id).exit == 209
+        assert (
+            live(a_member(ada, f"{words[0]}@example.org", "developer"))("invoice", *words, invoice.public_id).exit
+            == 201
+        )
+    assert live(cleo)("invoice", "list", "--json").lines[0] == {"items": []}
