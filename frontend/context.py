@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from frontend import doors
 from frontend.menu import menu_of
-from frontend.middleware import THEME_COOKIE, THEMES
+from frontend.themes import THEME_COOKIE, THEMES
 
 
 def everywhere(request: HttpRequest) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from portal.api.manners import PROGRAMS
 from portal.kit.errors import IdlewildError
 
 log = logging.getLogger("idlewild.console")
-THEME_COOKIE = "theme"
-THEMES = ("auto", "light", "dark")
 Handler = Callable[[HttpRequest], HttpResponse]
 
 

@@ -8,8 +8,8 @@ from django.utils.translation import check_for_language
 from django.views.decorators.http import require_POST
 
 from frontend.doors import PageRequest, page, show
-from frontend.middleware import THEME_COOKIE, THEMES
 from frontend.presenters import offers as present
+from frontend.themes import THEME_COOKIE, THEMES
 from marketplace.selectors import offers
 from portal import clock
 from portal.accounts import actors
