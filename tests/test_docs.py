@@ -54,14 +54,19 @@ def settings_read() -> dict[str, str]:
 def test_every_setting_is_documented() -> None:
     pages = "\n".join(text(path) for path in SETTING_PAGES if (ROOT / path).exists())
     found(
-        [f"{name} ({where})" for name, where in sorted(settings_read().items()) if not re.search(rf"\b{name}\b", pages)],
+        [
+            f"{name} ({where})"
+            for name, where in sorted(settings_read().items())
+            if not re.search(rf"\b{name}\b", pages)
+        ],
         "docs/operate/settings.md lacks",
     )
 
 
 def test_every_documented_setting_exists() -> None:
     code = "\n".join(
-        text(path) for path in [*python_files(*PACKAGES, "tests"), Path("dev"), *(p for p in files() if p.parts[0] == "deploy")]
+        text(path)
+        for path in [*python_files(*PACKAGES, "tests"), Path("dev"), *(p for p in files() if p.parts[0] == "deploy")]
     )
     documented = set(SETTING.findall(text(Path("docs/operate/settings.md")) + text(Path(".env.example"))))
     missing = sorted(name for name in documented if not re.search(rf"\b{name}\b", code))
