@@ -16,7 +16,6 @@ from typing import Any
 
 from django.db import transaction
 
-from billing.selectors import usage
 from portal.accounts.models import OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
@@ -26,7 +25,7 @@ from scheduling.domain.job import TaskEvent, TaskState
 from scheduling.domain.placement import Decision, decide_in_order, feasible
 from scheduling.domain.reasons import EndReason, RetryEvent, Tier, WaitReason
 from scheduling.models import NodeState, Task
-from scheduling.selectors import asking, jobs, snapshot
+from scheduling.selectors import asking, jobs, snapshot, spending
 from scheduling.selectors.asking import Question
 from scheduling.selectors.snapshot import Market
 from scheduling.services import booking, events, live, outcomes
@@ -178,8 +177,7 @@ def _waits_too_long(task: Task, limit: timedelta, now: datetime) -> bool:
 
 def _is_spent(task: Task) -> bool:
     """Has the job used up its budget? Only asked once something has run."""
-    budget = task.job.budget_minor
-    return budget is not None and task.fence > 0 and usage.job_cost(task.job.public_id).total.minor >= budget
+    return task.fence > 0 and spending.is_spent(task.job)
 
 
 def _held_back(task: Task, now: datetime) -> dict[str, Any] | None:

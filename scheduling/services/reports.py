@@ -16,7 +16,6 @@ from typing import Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from billing.selectors import usage as costs
 from marketplace.models import Node
 from portal import ids
 from portal.accounts.services import secrets
@@ -30,6 +29,7 @@ from scheduling.domain.lease import LeaseEvent, LeaseEventKind, Times
 from scheduling.domain.reasons import EndReason
 from scheduling.gateways import alive
 from scheduling.models import Artefact, Attempt, AttemptReport, Lease
+from scheduling.selectors import spending
 from scheduling.services import artefacts, leases, live, metering, outcomes
 from scheduling.services.leases import End, Locked
 from scheduling.services.metering import Reading
@@ -337,7 +337,7 @@ def _watch_budget(attempt: Attempt, now: datetime) -> None:
     job = attempt.task.job
     if job.budget_minor is None or attempt.state in attempts.ENDED or attempt.stop_requested_at is not None:
         return
-    if costs.job_cost(job.public_id).total.minor >= job.budget_minor:
+    if spending.is_spent(job):
         for one in Attempt.objects.filter(task__job=job, state__in=[*attempts.LIVE]).order_by("id"):
             leases.ask_stop(attempt_id=one.id, reason=EndReason.BUDGET_EXHAUSTED, actor="system", now=now)
 

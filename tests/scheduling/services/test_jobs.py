@@ -13,6 +13,7 @@ from portal.kit.errors import Conflict, InvalidInput, SpendingRefused
 from portal.outbox.models import OutboxMessage
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt, Job, JobEvent, NodeState, Task
+from scheduling.selectors import spending
 from scheduling.services import cycle, jobs, leases, links
 from tests.billing.books import a_fact
 from tests.cast import Person
@@ -199,6 +200,19 @@ def test_a_spent_budget_holds_or_stops_the_next_attempt(
         assert (task.waiting["reason"], task.waiting["asked"]) == ("budget_held", "0.50")
         jobs.change(job=job, values={"budget_minor": 100}, by=ada.id, now=NOW)
         assert len(cycle.run(now=NOW).placed) == 1
+
+
+@pytest.mark.parametrize(("seconds", "spent"), [(179, False), (180, False), (359, False), (360, True)])
+def test_a_budget_of_one_fen_is_not_used_up_by_rounding(ada: Person, seconds: int, spent: bool) -> None:
+    """0.10 an hour for at most six minutes is 0.01; after three minutes the line is printed as 0.01 already."""
+    job = submit(ada, max_price="0.10", max_duration="6m", budget="0.01")
+    fact = a_fact(
+        ada.organisation, job_ref=job.public_id, started_at=NOW, seconds=seconds, resource="core", unit_price_micro=100_000
+    )  # fmt: skip
+    usage.record(fact=fact, now=NOW + timedelta(hours=1))
+    assert spending.is_spent(job) is spent
+    job.budget_minor = None
+    assert spending.is_spent(job) is False
 
 
 def test_an_operator_may_stop_a_job_for_another_reason(ada: Person, staff: Person) -> None:

@@ -307,10 +307,11 @@ def test_a_budget_stops_the_job_when_it_is_used_up(ada: Person, sol: Person) -> 
     hour = timedelta(hours=1)
     assert work.use(3_000_000_000, THEN + hour) == "stored"
     assert work.fresh().stop_reason == ""
-    assert work.use(3_600_000_000 + 1_000_000, THEN + hour + S, seq=2) == "stored"
+    later = THEN + hour + timedelta(seconds=602)
+    assert work.use(3_600_000_000 + 1_000_000, later, seq=2) == "stored"
     row = work.fresh()
     assert (row.state, row.stop_reason) == ("cancelling", "budget_exhausted")
-    work.finish(THEN + hour + 2 * S, reason="budget_exhausted")
+    work.finish(later + 2 * S, reason="budget_exhausted")
     assert work.task.state == "cancelled"
 
 
