@@ -37,6 +37,7 @@ from .protocol import Phase, Reason
 
 TICK_S = 0.1
 SAMPLE_MS = 2000
+TELL_MS = 500
 DISK_EVERY_MS = 5000
 DISK_STEP = 2000  # entries looked at per tick
 LOG_MOST = 64 * 1024 * 1024
@@ -335,9 +336,20 @@ class Supervisor:
         if self.clock.ran_us(clocks.monotonic_us()) >= self.launch["max_duration_ms"] * 1000:
             self._stop(Reason.TIME_LIMIT, self.launch["stop_grace_ms"], "max_duration is over")
         self._watch_disk(now)
-        if self.stopping_until is not None and (now >= self.stopping_until or not self._others()):
-            self.group.kill()
+        self._watch_stop(now)
         self._sample()
+
+    def _watch_stop(self, now: int) -> None:
+        if self.stopping_until is None:
+            return
+        if now >= self.stopping_until:
+            self.group.kill()
+        elif not self._others():
+            if self._shell() is not None:
+                self.group.kill()  # only the shell is left, which we have stopped
+            else:
+                # All have ended by themselves: bubblewrap is about to tell the exit code.
+                self.stopping_until = min(self.stopping_until, now + TELL_MS)
 
     def _overrun_us(self) -> int:
         return max(0, clocks.boot_ms() - self.deadline_ms) * 1000
