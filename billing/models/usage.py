@@ -174,26 +174,35 @@ class AttemptEnding(models.Model):
 
 
 class LateChange(models.Model):
-    """Something that touches a closed month and waits for the next invoice: usage that came late, or billed time that turned out unbillable."""
+    """Something that may touch a closed month, and that the next close looks at.
+
+    ==================  ====================================================================================
+    set                 meaning
+    ==================  ====================================================================================
+    record, period      usage that came after the month closed (or while it did): rate it if no line has it
+    + line_record       billed time that turned out unbillable: take it back
+    attempt_ref         an attempt ended unbilled while a month closed: find what was billed of it
+    ==================  ====================================================================================
+    """
 
     organisation_id = models.BigIntegerField()
-    period = models.ForeignKey("billing.BillingPeriod", models.PROTECT, related_name="+")
-    record = models.ForeignKey(UsageRecord, models.PROTECT, related_name="+")
-    line_record = models.ForeignKey(
-        "billing.LineRecord", models.PROTECT, null=True, related_name="+"
-    )  # set: take this back
+    period = models.ForeignKey("billing.BillingPeriod", models.PROTECT, null=True, related_name="+")
+    record = models.ForeignKey(UsageRecord, models.PROTECT, null=True, related_name="+")
+    line_record = models.ForeignKey("billing.LineRecord", models.PROTECT, null=True, related_name="+")
+    attempt_ref = models.CharField(max_length=80, blank=True)
     settled_by = models.ForeignKey("billing.Invoice", models.PROTECT, null=True, related_name="+")
+    settled_at = models.DateTimeField(null=True)
     noted_at = models.DateTimeField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["record", "period", "line_record"], nulls_distinct=False, name="late_change_once"
+                fields=["record", "period", "line_record", "attempt_ref"], nulls_distinct=False, name="late_change_once"
             )
         ]
         indexes = [
-            models.Index(fields=["organisation_id"], condition=Q(settled_by=None), name="late_change_waiting"),  # close
+            models.Index(fields=["organisation_id"], condition=Q(settled_at=None), name="late_change_waiting"),  # close
         ]
 
     def __str__(self) -> str:
-        return f"late in {self.period_id}: record {self.record_id}"
+        return f"late: record {self.record_id} {self.attempt_ref}"

@@ -2,20 +2,27 @@
 
 from collections.abc import Sequence
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 
 from billing.domain import rating
 from billing.domain.invoicing import InvoiceState
 from billing.domain.periods import PeriodState
 from billing.domain.rating import Line, Part
-from billing.models import BillingPeriod, InvoiceLine, LateChange
+from billing.models import BillingPeriod, InvoiceLine, LateChange, LineRecord
 from billing.selectors import parts as records
 
 
 def waiting(organisation_id: int) -> list[LateChange]:
-    """Changes to closed months that no invoice has settled."""
-    found = LateChange.objects.filter(organisation_id=organisation_id, settled_by=None)
-    return list(found.select_related("period", "line_record__line").order_by("id"))
+    """Notes on closed months that no close has settled."""
+    found = LateChange.objects.filter(
+        organisation_id=organisation_id, settled_at=None, period__state=PeriodState.CLOSED
+    )
+    return list(found.select_related("period", "record", "line_record__line").order_by("id"))
+
+
+def waiting_endings(organisation_id: int) -> list[LateChange]:
+    """Attempts that ended unbilled while a month closed."""
+    return list(LateChange.objects.filter(organisation_id=organisation_id, settled_at=None, period=None).order_by("id"))
 
 
 def parts(period: BillingPeriod) -> list[Part]:
@@ -31,22 +38,28 @@ def parts(period: BillingPeriod) -> list[Part]:
 def corrections(late: Sequence[LateChange]) -> list[Part]:
     """Parts of closed months: usage that came late, and billed time that is taken back (with its line of 0)."""
     found: list[Part] = []
-    arrived: dict[int, list[LateChange]] = {}
     for change in late:
-        if change.line_record is None:
-            arrived.setdefault(change.period_id, []).append(change)
+        period, record, proof = change.period, change.record, change.line_record
+        if period is None or record is None:
             continue
-        proof = change.line_record
-        part = records.one(proof.record_id, proof.started_at, proof.ended_at)
+        if proof is None:
+            if not _in_a_line(record.id, period):
+                found += records.of_records([record.id], period, correction_of=period.month)
+            continue
+        part = records.one(record.id, proof.started_at, proof.ended_at)
         if part is not None:
             line = proof.line
-            back = part.changed(qty_us=proof.qty_us, correction_of=change.period.month)
+            back = part.changed(qty_us=proof.qty_us, correction_of=period.month)
             price = {"fixed_tier": line.tier, "unit_price_micro": line.price_micro}
             found += [back.changed(sign=-1, unbilled_reason="", **price), back]
-    for changes in arrived.values():
-        period = changes[0].period
-        found += records.of_records([change.record_id for change in changes], period, correction_of=period.month)
     return found
+
+
+def _in_a_line(record_id: int, period: BillingPeriod) -> bool:
+    """Whether a line has the record's share of that month after all: its close had seen it, or an earlier correction."""
+    own = Q(line__invoice__period=period, line__correction_of="")
+    corrected = Q(line__invoice__organisation_id=period.organisation_id, line__correction_of=period.month)
+    return LineRecord.objects.filter(own | corrected, record_id=record_id).exists()
 
 
 def rate(found: Sequence[Part], *, organisation_id: int) -> list[Line]:

@@ -31,7 +31,7 @@ from billing.models import (
 from billing.selectors import coming
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
-from billing.services import documents
+from billing.services import documents, usage
 from billing.services import ledger as books
 from portal.accounts.models import Membership, Role
 from portal.audit.services import note
@@ -46,7 +46,11 @@ SERIES, DEMO_SERIES = "IW", "DEMO"
 
 def draft(*, period: BillingPeriod, now: datetime) -> list[Invoice]:
     """The drafts of a period, one per currency that was used; none if nothing was. Runs in the closing transaction."""
+    for ending in coming.waiting_endings(period.organisation_id):
+        usage.take_back(attempt_ref=ending.attempt_ref, now=now)
+        LateChange.objects.filter(id=ending.id).update(settled_at=now)
     late = coming.waiting(period.organisation_id)
+    LateChange.objects.filter(id__in=[change.id for change in late]).update(settled_at=now)
     parts = records.of_period(period) + coming.corrections(late)
     drafts = []
     for code in sorted({part.currency for part in parts}):

@@ -46,9 +46,14 @@ def close(*, organisation_id: int, month: str, now: datetime) -> Closed:
     period = stored.of_month(organisation_id=organisation_id, month=month)
     if period.state != PeriodState.CLOSED:
         _check_time(period, now)
+        usage.repair(
+            period=period
+        )  # 1. roll-up = raw, in a transaction of its own: pages read it, the invoice reads records
         with transaction.atomic():
-            locks.own(organisation_id)  # 1. alone with the tenant's books
-            period = BillingPeriod.objects.select_for_update().get(id=period.id)
+            locks.own_books(
+                organisation_id
+            )  # 2. alone with the tenant's books; rows that point to the period do not wait
+            period = BillingPeriod.objects.select_for_update(no_key=True).get(id=period.id)
             if period.state != PeriodState.CLOSED:
                 _close(period, now)
     return Closed(period, tuple(Invoice.objects.filter(period=period).order_by("id")))
@@ -76,9 +81,8 @@ def _close(period: BillingPeriod, now: datetime) -> None:
     state = PeriodState(period.state)
     if state is PeriodState.OPEN:
         state = rules.advance(state, PeriodEvent.ENDED)
-    state = rules.advance(state, PeriodEvent.CLOSING_BEGAN)  # 2. open or grace → closing
+    state = rules.advance(state, PeriodEvent.CLOSING_BEGAN)  # 3. open or grace → closing
     BillingPeriod.objects.filter(id=period.id).update(state=state)
-    usage.rebuild(period=period)  # 3. roll-up = raw, else made again
     for draft in invoices.draft(period=period, now=now):  # 4. lines, tax, postings, number, document: this transaction
         invoices.issue(invoice=draft, now=now)  # 5. promises PDF, mail and collection
     months.ensure({period.organisation_id: (period.ends_at, period.ends_at)})  # the next one follows without a gap

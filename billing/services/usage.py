@@ -75,11 +75,12 @@ def record_many(*, facts: Sequence[UsageFact], now: datetime, stale: bool = Fals
         return []
     with transaction.atomic():
         tenants = _known_tenants(first.values())
-        locks.share(tenants)
+        locks.share_roll_up(tenants)
+        closing = not locks.share_books(tenants)
         new = _claim(hashes)
         judged = _judge([first[key] for key in sorted(new)], tenants, now=now, stale=stale)
         _store(judged, now)
-        _roll_up(judged, now)
+        _roll_up(judged, now, closing=closing)
         answers = {fact.key: _answer(verdict) for fact, verdict in judged}
         return _answers(sent, hashes, new, answers, now)
 
@@ -98,10 +99,8 @@ def end_attempt(
     except ValueError as fault_found:
         raise InvalidInput([Finding("reason", "bad_ending", str(fault_found))]) from None
     with transaction.atomic():
-        tenants = (
-            UsageRecord.objects.filter(attempt_ref=attempt_ref).values_list("organisation_id", flat=True).distinct()
-        )
-        locks.share(tenants)
+        tenants = set(UsageRecord.objects.filter(attempt_ref=attempt_ref).values_list("organisation_id", flat=True))
+        closing = not locks.share_books(tenants)
         AttemptEnding.objects.bulk_create(
             [AttemptEnding(**{**asdict(ending), "fault": ending.fault.value}, noted_at=now)], ignore_conflicts=True
         )
@@ -109,22 +108,54 @@ def end_attempt(
         if kept.reason != reason:
             raise Conflict(f"attempt {attempt_ref} ended already: {kept.reason}", code="attempt_ended")
         if not billed:
-            _take_back(attempt_ref, now)
+            take_back(attempt_ref=attempt_ref, now=now)
+            if closing:  # its lines may be in a transaction that we cannot see yet: the next close looks again
+                notes = [
+                    LateChange(organisation_id=tenant, attempt_ref=attempt_ref, noted_at=now) for tenant in tenants
+                ]
+                LateChange.objects.bulk_create(notes, ignore_conflicts=True)
     return ending
 
 
-def rebuild(*, period: BillingPeriod) -> int:
-    """Make the roll-up of a period again from its records; returns how many keys differed before. Runs in the caller's transaction."""
-    wrong = len(differences(period))
-    if wrong:
+def take_back(*, attempt_ref: str, now: datetime) -> None:
+    """What lines have already billed of an attempt that turned out not to be billed."""
+    billed = LineRecord.objects.filter(record__attempt_ref=attempt_ref, line__unbilled_reason="", line__qty_us__gt=0)
+    billed = billed.exclude(line__invoice__state=InvoiceState.VOID).select_related("line__invoice__period", "record")
+    changes = []
+    for proof in billed:
+        month = proof.line.correction_of or proof.line.invoice.period.month
+        period = BillingPeriod.objects.get(organisation_id=proof.record.organisation_id, month=month)
+        changes.append(
+            LateChange(
+                organisation_id=proof.record.organisation_id,
+                period=period,
+                record_id=proof.record_id,
+                line_record=proof,
+                noted_at=now,
+            )
+        )
+    LateChange.objects.bulk_create(changes, ignore_conflicts=True)
+
+
+def repair(*, period: BillingPeriod) -> int:
+    """Make the roll-up of a period again if it is not what its records say; returns in how many keys it differed.
+
+    Looked at twice before anything is locked: what is only being written just now differs once.
+    """
+    wrong = set(differences(period))
+    wrong = wrong and wrong & set(differences(period))
+    if not wrong:
+        return 0
+    bounds = Interval(period.starts_at, period.ends_at)
+    with transaction.atomic():
+        locks.own_roll_up(period.organisation_id)
         with connection.cursor() as cursor:
             cursor.execute(
                 "DELETE FROM billing_usagehour WHERE organisation_id = %s AND bucket_at >= %s AND bucket_at < %s",
                 [period.organisation_id, period.starts_at, period.ends_at],
             )
-        bounds = Interval(period.starts_at, period.ends_at)
-        _add_hours((row, bucket, quantity) for row in _records_of(period) for bucket, quantity in _clipped(row, bounds))
-    return wrong
+        _add_hours((row, bucket, qty) for row in _records_of(period) for bucket, qty in _clipped(row, bounds))
+    return len(wrong)
 
 
 def differences(period: BillingPeriod) -> list[tuple[str, str, int, int]]:
@@ -149,9 +180,7 @@ def prove(*, now: datetime) -> list[str]:
     """The daily proof over months that are not closed: roll-up = raw (else rebuilt), no two records of an attempt overlap. Returns what was wrong."""
     found = []
     for period in BillingPeriod.objects.exclude(state="closed").filter(starts_at__lte=now).order_by("id"):
-        with transaction.atomic():
-            locks.own(period.organisation_id)
-            wrong = rebuild(period=period)
+        wrong = repair(period=period)
         if wrong:
             found.append(f"roll-up of {period} differed in {wrong} keys and was rebuilt")
     with connection.cursor() as cursor:
@@ -258,8 +287,8 @@ def _value(fact: UsageFact, verdict: Judged, name: str, now: datetime) -> Any:
     return value
 
 
-def _roll_up(judged: list[tuple[UsageFact, Judged]], now: datetime) -> None:
-    """Add the rated ones to the hours, and note those that fall into a closed month."""
+def _roll_up(judged: list[tuple[UsageFact, Judged]], now: datetime, *, closing: bool) -> None:
+    """Add the rated ones to the hours, and note those that fall into a closed month (`closing`: or into one that may be closing now)."""
     rated = [(fact, verdict) for fact, verdict in judged if verdict.state is RecordState.OK]
     if not rated:
         return
@@ -283,7 +312,7 @@ def _roll_up(judged: list[tuple[UsageFact, Judged]], now: datetime) -> None:
         (fact.key, period.id): period
         for fact, verdict in rated
         for period in calendar[fact.organisation_id]
-        if period.state == "closed" and _touches(verdict, period)
+        if (period.state == "closed" or (closing and period.ends_at <= now)) and _touches(verdict, period)
     }
     if late:
         _note_late(late, now)
@@ -353,26 +382,6 @@ def _note_late(late: dict[tuple[Key, int], BillingPeriod], now: datetime) -> Non
         LateChange(organisation_id=period.organisation_id, period=period, record_id=ids[key], noted_at=now)
         for (key, _), period in sorted(late.items())
     )
-
-
-def _take_back(attempt_ref: str, now: datetime) -> None:
-    """What lines have already billed of an attempt that turned out not to be billed."""
-    billed = LineRecord.objects.filter(record__attempt_ref=attempt_ref, line__unbilled_reason="", line__qty_us__gt=0)
-    billed = billed.exclude(line__invoice__state=InvoiceState.VOID).select_related("line__invoice__period", "record")
-    changes = []
-    for proof in billed:
-        month = proof.line.correction_of or proof.line.invoice.period.month
-        period = BillingPeriod.objects.get(organisation_id=proof.record.organisation_id, month=month)
-        changes.append(
-            LateChange(
-                organisation_id=proof.record.organisation_id,
-                period=period,
-                record_id=proof.record_id,
-                line_record=proof,
-                noted_at=now,
-            )
-        )
-    LateChange.objects.bulk_create(changes, ignore_conflicts=True)
 
 
 def _note_anomalies(odd: Iterable[tuple[UsageFact, Oddity]], now: datetime) -> None:
