@@ -49,6 +49,18 @@ class LocalNode:
         except (OSError, ValueError, KeyError):
             return ""
 
+    def follow(self, portal: str) -> None:
+        """A node enrolled at this portal under another port (`./dev up --port`) goes on under the present one."""
+        path = self.folder / "node.json"
+        identity = json.loads(path.read_text(encoding="utf-8"))
+        if identity.get("url") == portal:
+            return
+        fresh = path.with_suffix(".moved")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            json.dump({**identity, "url": portal}, file)
+        fresh.replace(path)
+
     @property
     def _share(self) -> list[str]:
         """What this node has of the machine: folder, cores, users for its jobs' slots."""

@@ -457,6 +457,7 @@ class Supervisor:
             node.folder.chmod(0o711)  # slot users pass through to their job's folder
             if not node.is_enrolled and self.once(node.name, node.enroll_command(self.local_url)) != 0:
                 raise CannotStart(self._with_log(f"{node.name} could not enroll", node.name))
+            node.follow(self.local_url)
             self.child(node.name, node.up_command(), **self._agent_environment())
         if self.nodes:
             self.say(
