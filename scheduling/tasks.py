@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import artefacts, capacity, cycle, leases, logs, quotes, recovery
+from scheduling.services import artefacts, capacity, cycle, leases, logs, quotes, recovery, reliability
 
 
 @shared_task(name="scheduling.cycle")
@@ -20,6 +20,7 @@ def sweep() -> None:
 def reconcile() -> None:
     capacity.reconcile(now=clock.now())
     recovery.forget_exclusions(now=clock.now())
+    reliability.score(now=clock.now())
 
 
 @shared_task(name="scheduling.expire")
