@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -137,10 +138,21 @@ def for_sale(portal: Idlewild) -> int:
         return 0
 
 
-def one_job(portal: Idlewild) -> tuple[float, float]:
-    """Seconds from the submit to the decision, and to the job's own first instruction."""
+@dataclass(frozen=True)
+class Times:
+    """Seconds from the submit to each step of one job."""
+
+    answered: float
+    decided: float
+    accepted: float
+    running: float
+    """The job's own first instruction, by its own clock."""
+
+
+def one_job(portal: Idlewild) -> Times:
     sent = time.time()
     job = portal.jobs.submit(SPEC).id
+    answered = time.time()
     until = time.monotonic() + JOB_S
     while not (found := portal.jobs.get(job)).state.is_terminal:
         if time.monotonic() > until:
@@ -148,10 +160,10 @@ def one_job(portal: Idlewild) -> tuple[float, float]:
         time.sleep(0.1)
     if found.state.value != "done":
         raise Failed(f"{job} ended as {found.state.value}: {found.reason}")
-    attempt = portal.jobs.attempts(job)[-1]["id"]
+    attempt = portal.jobs.attempts(job)[-1]
     decided = min(moment(row["decided"]) for row in portal.jobs.decisions(job))
-    printed = float(str(portal.jobs.logs(job, attempt=attempt, stream="stdout").get("text")).split()[0])
-    return decided - sent, printed - sent
+    printed = float(str(portal.jobs.logs(job, attempt=attempt["id"], stream="stdout").get("text")).split()[0])
+    return Times(answered - sent, decided - sent, moment(attempt["accepted_at"]) - sent, printed - sent)
 
 
 def moment(text: str) -> float:
@@ -215,7 +227,11 @@ def measured(*, jobs: int, baselines: int, quick: bool) -> dict[str, Any]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "claims": claims_of([decided for decided, _ in times], [began for _, began in times], quick=quick),
+        "claims": claims_of([one.decided for one in times], [one.running for one in times], quick=quick),
+        "steps": {
+            "submit_answered": figures([one.answered for one in times]),
+            "assignment_accepted": figures([one.accepted for one in times]),
+        },
         "baselines": bare,
         "seed": None,
         "commit": commit(),
@@ -277,7 +293,7 @@ def main() -> int:
             print(
                 f"{'ok ' if claim['ok'] else 'NOT'} {claim['what']}: {claim['value']:.3f} s (target {claim['target']} s)"
             )
-        for name, row in result["baselines"].items():
+        for name, row in {**result["steps"], **result["baselines"]}.items():
             print(f"    {name}: {row}")
     return 0 if all(claim["ok"] for claim in result["claims"]) else 1
 
