@@ -47,6 +47,7 @@ HOLD_SHARE_PERCENT = 60
 WHEN_STORE_IS_AWAY = "tolerant"
 """Without the soft store every class is answered with the times of this one."""
 TOLD_TTL_MS = 120_000
+OVERTAKEN_MS = 10_000
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ def hear(*, node: Node, said: Said, now: datetime, at_ms: int | None = None) -> 
 def _start(node: Node, said: Said, now: datetime) -> int:
     """The number of this start of the agent. A node that its agent had closed is open again with the next start."""
     if said.incarnation is None:
+        if _came_before(node, said, now):
+            return node.incarnation
         number: int = joining.on_start(node=node, boot_id=said.boot_id, now=now)
         if node.state == LISTED and not said.draining:
             capacity.open_node(node=node, now=now)
@@ -165,6 +168,19 @@ def _start(node: Node, said: Said, now: datetime) -> int:
     if said.draining:
         capacity.close_node(node=node, now=now)
     return said.incarnation
+
+
+def _came_before(node: Node, said: Said, now: datetime) -> bool:
+    """A first sync that overtook this one has the number already: a request that was long on its way, or came twice,
+    must not supersede the agent that sent it.
+    """
+    name = f"start:{node.public_id}"
+    moment = int(now.timestamp() * 1000)
+    known: dict[str, Any] | None = softstate.get(name)
+    if known and known["boot_id"] == said.boot_id and said.seq <= known["seq"] and moment - known["at"] < OVERTAKEN_MS:
+        return node.boot_id == said.boot_id
+    softstate.put(name, {"boot_id": said.boot_id, "seq": said.seq, "at": moment}, ttl_ms=OVERTAKEN_MS)
+    return False
 
 
 def inventory(*, node: Node, now: datetime, **report: Any) -> Node:

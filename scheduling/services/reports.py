@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from django.db import transaction
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 
 from marketplace.models import Node
@@ -34,7 +35,6 @@ from scheduling.services import artefacts, leases, live, metering, outcomes
 from scheduling.services.leases import End, Locked
 from scheduling.services.metering import Reading
 
-LEASE_SECRET = 40
 MOST_AGE_MS = 25 * 3600 * 1000
 """No report is older than this: a finish is repeated for 24 h."""
 
@@ -106,8 +106,7 @@ def check_secret(*, attempt: Attempt, secret: str) -> None:
 
 
 def accepted(*, node: Node, attempt: str, fence: int, now: datetime) -> Assigned:
-    """The agent takes an assignment. The answer may be asked for again until a process has started; each time with a
-    new lease secret.
+    """The agent takes an assignment. The answer may be asked for again until a process has started.
 
     Conflict `TAKEN_BACK` if the portal has given it to another node or cancelled it.
     """
@@ -119,7 +118,7 @@ def accepted(*, node: Node, attempt: str, fence: int, now: datetime) -> Assigned
             raise StaleFence(_("A newer attempt of this task exists."), code="FENCED")
         if row.state not in (AttemptState.ASSIGNED, AttemptState.LEASED):
             raise Conflict(_("The assignment has been taken back."), code="TAKEN_BACK", state=row.state)
-        secret = ids.token(LEASE_SECRET)
+        secret = _lease_secret(row)
         times = leases.times(locked.lease.lease_class)
         expires = now + timedelta(milliseconds=times.ttl_ms)
         if row.state == AttemptState.ASSIGNED:
@@ -146,6 +145,11 @@ def accepted(*, node: Node, attempt: str, fence: int, now: datetime) -> Assigned
         transaction.on_commit(lambda: alive.keep(node=node.public_id, leases=[entry]), robust=True)
     region = node.zone.region.slug
     return Assigned(mine, locked.lease, spec, secret, times, opened, region)
+
+
+def _lease_secret(attempt: Attempt) -> str:
+    """The same at each `accept` of one attempt: a request that arrives twice must not lock the agent out."""
+    return salted_hmac("scheduling.lease", f"{attempt.public_id} {attempt.fence}", algorithm="sha256").hexdigest()
 
 
 def progress(

@@ -146,6 +146,15 @@ def test_a_new_start_opens_a_node_its_agent_had_closed(sol: Person) -> None:
     assert NodeState.objects.get(node=node).open is False
 
 
+def test_a_first_sync_that_was_overtaken_supersedes_nobody(sol: Person) -> None:
+    node = a_node(sol)
+    assert a_sync(node, THEN, incarnation=None, seq=2, acknowledges=0).incarnation == 2
+    assert a_sync(node, THEN + S, incarnation=None, seq=1).incarnation == 2
+    assert a_sync(node, THEN + 2 * S, incarnation=None, seq=3, acknowledges=0).incarnation == 3
+    assert a_sync(node, THEN + 60 * S, incarnation=None, seq=1).incarnation == 4
+    assert a_sync(node, THEN + 61 * S, incarnation=None, seq=1, boot_id="boot-2").incarnation == 5
+
+
 def test_an_older_start_is_superseded(sol: Person) -> None:
     node = a_node(sol)
     a_sync(node, THEN, incarnation=None)
