@@ -355,7 +355,8 @@ class Supervisor:
     def _start_web(self) -> None:
         began = time.monotonic()
         command = self.python(
-            "-m", "uvicorn", "portal.asgi:application", "--host", self.host, "--port", str(self.options.port), "--lifespan", "off",
+            # WhiteNoise and downloads stream by plain iterators; Django would say so at each.
+            "-W", "ignore:StreamingHttpResponse must consume", "-m", "uvicorn", "portal.asgi:application", "--host", self.host, "--port", str(self.options.port), "--lifespan", "off",
             "--log-level", "warning", "--no-access-log", "--timeout-graceful-shutdown", "5",
         )  # fmt: skip
         web = self.child("web", command, IDLEWILD_DB_POOL="1")
