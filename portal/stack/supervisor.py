@@ -356,8 +356,9 @@ class Supervisor:
         began = time.monotonic()
         command = self.python(
             # WhiteNoise and downloads stream by plain iterators; Django would say so at each.
-            "-W", "ignore:StreamingHttpResponse must consume", "-m", "uvicorn", "portal.asgi:application", "--host", self.host, "--port", str(self.options.port), "--lifespan", "off",
-            "--log-level", "warning", "--no-access-log", "--timeout-graceful-shutdown", "5",
+            "-W", "ignore:StreamingHttpResponse must consume", "-m", "uvicorn", "portal.asgi:application",
+            "--host", self.host, "--port", str(self.options.port), "--lifespan", "off", "--log-level", "warning", "--no-access-log",
+            "--timeout-graceful-shutdown", "5",
         )  # fmt: skip
         web = self.child("web", command, IDLEWILD_DB_POOL="1")
         until = time.monotonic() + WEB_READY_S
