@@ -144,4 +144,4 @@ def explain(form: forms.Form, refused: InvalidInput) -> None:
     for finding in refused.errors:
         path = finding.path.removeprefix("terms.")
         field = next((name for start, name in FIELD_OF.items() if path.startswith(start)), None)
-        form.add_error(field if field in form.fields else None, str(finding.message))
+        form.add_error(field if field in form.fields else None, gettext(str(finding.message)))

@@ -1,5 +1,6 @@
 """Home: what runs, what it costs this month, what needs attention."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.http import HttpResponse
@@ -9,7 +10,7 @@ from django.utils.translation import gettext as _
 from billing.selectors import balances, usage
 from billing.selectors import invoices as invoice_selectors
 from frontend.doors import PageRequest, page, show
-from frontend.presenters import money_lines
+from frontend.presenters import money_lines, words
 from frontend.presenters.topics import topics_of
 from frontend.views.jobs import rows_of
 from marketplace.selectors import nodes
@@ -18,6 +19,8 @@ from portal.accounts.permissions import Deed, may
 from scheduling.selectors import jobs
 
 UNDER_WAY = ("queued", "running")
+FRESH = timedelta(days=1)
+"""Failed jobs are brought to attention for so long."""
 MOST = 20
 
 
@@ -60,6 +63,18 @@ def attention(request: PageRequest) -> list[dict[str, Any]]:
                     "href": reverse("console:invoice", args=[invoice.public_id]),
                     "title": _("Invoice %(number)s is past due") % {"number": invoice.number},
                     "text": _("Some providers take no jobs until it is paid."),
+                }
+            )
+    if may(request.actor, Deed.WORK_READ):
+        since = clock.now() - FRESH
+        for job in jobs.for_organisation(home, states=["failed"]).filter(ended_at__gte=since)[:3]:
+            found.append(
+                {
+                    "tone": "danger",
+                    "icon": "job",
+                    "href": reverse("console:job", args=[job.public_id]),
+                    "title": _("The job %(name)s failed") % {"name": job.name},
+                    "text": words.word("reason", job.reason).text,
                 }
             )
     for node in nodes.for_organisation(home)[:50]:

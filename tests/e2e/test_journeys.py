@@ -273,7 +273,8 @@ def test_why_it_waits_and_cancel(live: str, open_as: Any, expect: Any, ada: Pers
     work()
     expect(page.get_by_role("heading", name="Why is it waiting?")).to_be_visible()
     expect(page.locator("#part-waiting")).to_contain_text("Too few free cores")
-    page.get_by_role("button", name="Cancel job").click()
+    page.locator("#part-head summary", has_text="Cancel job").click()
+    page.get_by_role("button", name="Yes, cancel it").click()
     expect(state(page, "Cancelled")).to_be_visible()
 
 

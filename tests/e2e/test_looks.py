@@ -46,6 +46,18 @@ COVERED = """() => {
 }"""
 
 
+ENGLISH = """() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = walk.currentNode.data.trim(), parent = walk.currentNode.parentElement;
+    if (parent.closest('script, style, code, pre, textarea, option, .mono, [lang=en], log-view')) continue;
+    if (/[A-Za-z]{2,}( [A-Za-z]{2,}){2,}/.test(text)) found.push(text.slice(0, 80));
+  }
+  return found;
+}"""
+
+
 @pytest.fixture
 def ids(live: str, ada: Person, sol: Person, console_guard: Any) -> dict[str, str]:
     from tests.e2e.test_journeys import aside
@@ -89,7 +101,7 @@ def test_axe_finds_nothing(
             for one in result.response["violations"]
             for node in one["nodes"][:3]
         ]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -103,9 +115,10 @@ def test_nothing_scrolls_sideways_is_cut_or_covered(
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > width:
             found.append(f"{name}: {wide} px wide")
+        found += [f"{name}: English: {text}" for text in page.evaluate(ENGLISH)] if width == 768 else []
         found += [f"{name}: cut: {text}" for text in page.evaluate(CUT)]
         found += [f"{name}: covered: {text}" for text in page.evaluate(COVERED)]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_the_keyboard_meets_the_skip_link_first(open_as: Any, ids: dict[str, str], ada: Person) -> None:

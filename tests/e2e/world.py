@@ -53,7 +53,7 @@ def a_world(ada: Person, sol: Person) -> dict[str, str]:
         ReferencePrice.objects.create(
             market="Example Cloud", name=f"gpu.{number}x", region="eu-west", card_model="A100-80GB", cards=number, cores=8 * number,
             memory_gib=64 * number, price_micro=2_500_000 * number, spot_price_micro=900_000 * number, currency="USD",
-            source="an invented list", licence="CC0", listed_on=date(2026, 10, 1),
+            source="example list", licence="CC0", listed_on=date(2026, 10, 1),
         )  # fmt: skip
     job = a_job(ada, name="moss-classifier", state="running", now=now - timedelta(minutes=5))
     an_attempt(
@@ -157,6 +157,10 @@ TENANT = {
     "secrets": "/settings/secrets",
     "organisation": "/settings/organisation",
     "profile": "/settings/profile",
+    "password": "/accounts/password/change/",
+    "passkeys": "/accounts/2fa/",
+    "authenticator": "/accounts/2fa/totp/activate/",
+    "e-mail": "/accounts/email/",
 }
 PROVIDER = {
     "add-node": "/provide/add",
