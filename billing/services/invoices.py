@@ -72,7 +72,9 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
 
     An invoice with nothing to pay is paid at once.
     """
-    invoice = Invoice.objects.select_for_update().select_related("organisation", "period").get(id=invoice.id)
+    invoice = (
+        Invoice.objects.select_for_update(of=("self",)).select_related("organisation", "period").get(id=invoice.id)
+    )
     state, _ = invoicing.advance(InvoiceState(invoice.state), InvoiceEvent.ISSUED)
     invoice.number, invoice.issue_date = _next_number(invoice, now.date())
     invoice.issued_at, invoice.due_at, invoice.state = now, now + invoicing.TERMS, state
@@ -116,7 +118,7 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
 @transaction.atomic
 def void(*, invoice: Invoice, by: str, reason: str, now: datetime) -> Invoice:
     """Take an invoice back whole: only with zero payments, by the mirror of its postings. It keeps its number and its documents."""
-    invoice = Invoice.objects.select_for_update().select_related("organisation").get(id=invoice.id)
+    invoice = Invoice.objects.select_for_update(of=("self",)).select_related("organisation").get(id=invoice.id)
     if invoice.paid_minor or invoice.credit_used_minor:
         raise Conflict("something was paid on this invoice: write a credit note instead", code="invoice_has_payments")
     _move(invoice, InvoiceEvent.VOIDED, settled_at=now)
@@ -144,7 +146,7 @@ def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, 
 
     A payment in another currency, of nothing, or of more than is open is refused.
     """
-    invoice = Invoice.objects.select_for_update().select_related("organisation").get(id=invoice.id)
+    invoice = Invoice.objects.select_for_update(of=("self",)).select_related("organisation").get(id=invoice.id)
     if amount.currency != invoice.currency:
         raise Conflict(f"the invoice is in {invoice.currency}: a payment is never converted", code="currency_differs")
     key = f"payment:{invoice.public_id}:{reference}"

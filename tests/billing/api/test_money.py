@@ -261,3 +261,21 @@ def test_the_schema_says_what_is_answered(ada, sol, invoice):
     for answer, shape in pairs:
         assert set(answer) == set(shape().fields), shape.__name__
     assert invoices.verify(invoice).ok
+
+
+def test_a_parents_reader_reads_the_money_of_its_child_and_a_developer_of_it_does_not(cleo, ada, invoice):
+    ada.organisation.parent = cleo.organisation
+    ada.organisation.save()
+    header = {"X-Idlewild-Organisation": ada.organisation.slug}
+    for address in addresses(invoice):
+        assert cleo.web().get(f"{API}/{address}", headers=header).status_code == 200, address
+    developer = a_member(cleo, "dev@example.org", "developer")
+    assert developer.web().get(f"{API}/invoices", headers=header).status_code == 404
+
+
+def test_p31_the_page_of_a_month_prints_its_bounds_and_zone(ada, invoice):
+    page = ada.browser().get(f"/invoices/{invoice.public_id}")
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert invoice.number in text
+    assert "Asia/Shanghai" in text

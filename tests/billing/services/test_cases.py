@@ -528,6 +528,7 @@ def test_q2_the_floor_is_taken_on_the_cumulative_counter():
 
 @pytest.mark.parametrize("number", range(1, 7))
 def test_tiers_are_graduated(number):
+    """bill-tier1 bill-tier2 bill-tier3 bill-tier4 bill-tier5 bill-tier6: the services close each, lines and total."""
     given, expected = case(f"bill-tier{number}")
     steps = tiers.parse(given["tiers"])
     texts = given["hours"] if isinstance(given["hours"], list) else [given["hours"]]

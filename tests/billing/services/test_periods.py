@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -12,8 +14,8 @@ import pytest
 from django.db import connection, transaction
 
 from billing.domain.periods import PeriodState
-from billing.models import BillingPeriod, DocumentCounter, Invoice, InvoiceDocument, Txn, UsageHour
-from billing.services import invoices, months, periods, usage
+from billing.models import BillingPeriod, DocumentCounter, Invoice, InvoiceDocument, LateChange, Txn, UsageHour
+from billing.services import invoices, locks, months, periods, usage
 from portal.kit.errors import Conflict, InvalidInput, NotFound
 from portal.outbox.models import OutboxMessage
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant, case, moment, october
@@ -260,3 +262,75 @@ def test_a_roll_up_that_lost_something_is_made_again_by_the_close_and_by_the_dai
     october(tenant)
     assert list(UsageHour.objects.order_by("bucket_at").values_list("bucket_at", "qty_us")) == whole
     assert usage.prove(now=fact.ended_at) == []
+
+
+@together
+def test_a_long_close_delays_no_report_and_no_ending_and_the_next_one_settles_both():
+    """While October is being closed (its transaction is held open): a fact of October and an unbilled ending are taken at once."""
+    tenant = a_tenant()
+    billed = a_fact(tenant, attempt_ref="att_lost", seconds=3600)
+    usage.record(fact=billed, now=billed.ended_at)
+    rated, told = threading.Event(), threading.Event()
+
+    def do(number):
+        if number == 0:
+            with transaction.atomic():
+                october(tenant)
+                rated.set()
+                assert told.wait(20)
+            return None
+        assert rated.wait(20)
+        began = time.monotonic()
+        late = a_fact(tenant, attempt_ref="att_late", seconds=1800)
+        said = usage.record(fact=late, now=AFTER_OCTOBER)
+        usage.end_attempt(
+            attempt_ref="att_lost",
+            reason="node_lost",
+            fault="provider",
+            billed=False,
+            message="",
+            ended_at=AFTER_OCTOBER,
+            now=AFTER_OCTOBER,
+        )
+        took = time.monotonic() - began
+        told.set()
+        return said.answer, took
+
+    _, (answer, took) = in_threads(2, do)
+    assert answer == "stored"
+    assert took < 5
+    first = Invoice.objects.get()
+    assert first.total_minor == 400
+    second = periods.close(organisation_id=tenant.id, month="2026-11", now=moment("2026-12-04T00:00:00Z")).invoice
+    found = {(line.unbilled_reason, line.amount_minor) for line in second.lines.all()}
+    assert found == {("", 200), ("", -400), ("node_lost", 0)}
+    assert invoices.verify(second).ok
+    third = a_fact(tenant, attempt_ref="att_3", started_at=moment("2026-12-06T00:00:00Z"))
+    usage.record(fact=third, now=third.ended_at)
+    last = periods.close(organisation_id=tenant.id, month="2026-12", now=moment("2027-01-05T00:00:00Z")).invoice
+    assert last.lines.count() == 1, "each correction is made once"
+
+
+@together
+def test_what_a_close_had_seen_is_no_correction_although_it_was_noted():
+    """The note is only a question: here the record was committed before the close read its month."""
+    tenant = a_tenant()
+
+    def do(number):
+        if number == 0:
+            with transaction.atomic():
+                locks.own_books(tenant.id)
+                locked.set()
+                assert told.wait(20)
+            return
+        assert locked.wait(20)
+        usage.record(fact=a_fact(tenant, seconds=3600), now=AFTER_OCTOBER)
+        told.set()
+
+    locked, told = threading.Event(), threading.Event()
+    in_threads(2, do)
+    assert LateChange.objects.count() == 1
+    assert october(tenant).total_minor == 400
+    again = periods.close(organisation_id=tenant.id, month="2026-11", now=moment("2026-12-04T00:00:00Z"))
+    assert again.invoices == ()
+    assert LateChange.objects.get().settled_at is not None
