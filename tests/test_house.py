@@ -408,7 +408,7 @@ def test_the_timetable_names_tasks_that_exist() -> None:
 def test_every_periodic_task_has_a_queue_that_a_worker_serves() -> None:
     from portal.celery import TIMETABLE
 
-    served = set(re.findall(r'\("[a-z-]+", "([a-z,]+)", \d\)', text(Path("portal/stack/supervisor.py"))))
+    served = set(re.findall(r'\("[a-z-]+", "([a-z,]+)", \d\)', text(Path("portal/stack/story.py"))))
     queues = {name for group in served for name in group.split(",")}
     assert {queue for queue, _ in TIMETABLE.values()} <= queues
 

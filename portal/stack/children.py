@@ -34,6 +34,10 @@ UNSAID = (
 Say = Callable[[str, str], None]
 
 
+class CannotStart(Exception):
+    """The start is off; the text says why."""
+
+
 class Child:
     """One process under a name. Its methods are called by the supervisor's main thread only (the death signal belongs to the thread that forks)."""
 

@@ -257,7 +257,7 @@ class Postgres:
         fresh = self.state / "data.tmp"
         shutil.rmtree(fresh, ignore_errors=True)
         private_folder(fresh, self.who)
-        command = [
+        command: list[str | Path] = [
             self.bin / "initdb", "-D", fresh, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions",
             *self._locale_options(),
         ]  # fmt: skip
@@ -292,7 +292,7 @@ class Postgres:
         settings = ["max_connections=200", "shared_buffers=128MB"]
         if self.throwaway:
             settings += ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=600"]
-        command = [self.bin / "postgres", "-D", self.data, "-k", self.socket_dir, "-h", ""]
+        command: list[str | Path] = [self.bin / "postgres", "-D", self.data, "-k", self.socket_dir, "-h", ""]
         for setting in settings:
             command += ["-c", setting]
         self.process = _spawn(command, log=self.log, who=self.who, stop_signal=signal.SIGINT)
@@ -310,7 +310,7 @@ class Postgres:
     def is_ready(self) -> bool:
         if not (self.socket_dir / ".s.PGSQL.5432").exists():
             return False
-        command = [self.bin / "pg_isready", "-q", "-h", self.socket_dir, "-d", "postgres"]
+        command: list[str | Path] = [self.bin / "pg_isready", "-q", "-h", self.socket_dir, "-d", "postgres"]
         return subprocess.run(command, check=False, cwd="/", capture_output=True).returncode == 0
 
     def _clear_left_over(self) -> None:
@@ -336,7 +336,17 @@ class Postgres:
         pid_file.unlink(missing_ok=True)
 
     def _pg_ctl_stop(self) -> None:
-        command = [self.bin / "pg_ctl", "stop", "-D", self.data, "-m", "fast", "-w", "-t", str(int(STOP_S))]
+        command: list[str | Path] = [
+            self.bin / "pg_ctl",
+            "stop",
+            "-D",
+            self.data,
+            "-m",
+            "fast",
+            "-w",
+            "-t",
+            str(int(STOP_S)),
+        ]
         subprocess.run(command, check=False, cwd="/", capture_output=True, **self.who.popen_arguments())  # type: ignore[call-overload]
 
     # 3. roles and database
@@ -408,7 +418,7 @@ class Valkey:
             while self.is_ready() and time.monotonic() < until:
                 time.sleep(POLL_S)
         self.socket_path.unlink(missing_ok=True)
-        command = [
+        command: list[str | Path] = [
             self.program, "--port", "0", "--unixsocket", self.socket_path, "--unixsocketperm", "700", "--dir", self.folder,
             "--appendonly", "no" if self.throwaway else "yes", "--daemonize", "no", "--databases", "64", "--save", "",
         ]  # fmt: skip

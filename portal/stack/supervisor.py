@@ -8,7 +8,6 @@ start: it asks the main thread for children and waits for what they do. Requests
 """
 
 import argparse
-import hashlib
 import json
 import os
 import queue
@@ -18,36 +17,20 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from portal.stack import control, embedded, nodes, places
-from portal.stack.children import LOG_BYTES, Child, describe_exit
+from portal.stack.children import LOG_BYTES, CannotStart, Child, describe_exit
 from portal.stack.owner import AlreadyOwned, Owner
+from portal.stack.story import Story
 
 ROUND_S = 0.1
 GRACE_S = 10.0
-WEB_READY_S = 60.0
-WEB_FALLS = 3
-AGENTS_READY_S = 240.0
 NAME_WIDTH = 13
-SIGN_INS = (("tenant", "owner@example.org"), ("provider", "provider@example.org"), ("operator", "operator@example.org"))
-
-
-ISOLATION = {
-    "full": "full (sandbox and control groups)",
-    "bwrap": "bwrap (sandbox without control groups: limits are not exclusive; every page says so)",
-    "none": "none (this kernel refuses sandboxes: jobs run unprotected, only for this demo; every page says so)",
-}
-
-
-class CannotStart(Exception):
-    """The start is off; the text says why."""
 
 
 def arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -140,7 +123,7 @@ class Supervisor:
         self._prepare_state()
         self._start_services()
         self.control = control.Server(places.control_socket(self.state), self._perform)
-        threading.Thread(target=self._tell_story, name="story", daemon=True).start()
+        threading.Thread(target=Story(self).tell, name="story", daemon=True).start()
         while not self.stopping.is_set():
             self._round()
             time.sleep(ROUND_S)
@@ -172,7 +155,8 @@ class Supervisor:
 
     def in_main(self, do: Callable[[], Any]) -> Any:
         """Run `do` in the main thread and return what it returns."""
-        done, answer = threading.Event(), []
+        done = threading.Event()
+        answer: list[Any] = []
         self.requests.put((do, done, answer))
         while not done.wait(0.2):
             if self.stopping.is_set():
@@ -282,12 +266,18 @@ class Supervisor:
         return given | more
 
     def child(
-        self, name: str, command: Sequence[str], *, once: bool = False, quiet: bool = False, **environment: str
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        once: bool = False,
+        quiet: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> Child:
         made = Child(
             name,
             command,
-            environment=self.environment(**environment),
+            environment=self.environment(**(environment or {})),
             log_dir=self.log_dir,
             say=self.say,
             folder=places.ROOT,
@@ -308,11 +298,9 @@ class Supervisor:
     def python(self, *words: str) -> list[str]:
         return [sys.executable, *words]
 
-    def once(
-        self, name: str, command: Sequence[str], *, quiet: bool = False, limit_s: float = 600.0, **environment: str
-    ) -> int:
+    def once(self, name: str, command: Sequence[str], *, quiet: bool = False, limit_s: float = 600.0) -> int:
         """Run a job to its end; its exit code."""
-        job = self.child(name, command, once=True, quiet=quiet, **environment)
+        job = self.child(name, command, once=True, quiet=quiet)
         until = time.monotonic() + limit_s
         while not job.ended.wait(0.1):
             if self.stopping.is_set():
@@ -321,179 +309,6 @@ class Supervisor:
                 self.in_main(job.kill_group)
                 return 124
         return job.exit_code if job.exit_code is not None else 1
-
-    # --- the story thread ---------------------------------------------------------------------------------------------------------
-    def _tell_story(self) -> None:
-        try:
-            self._migrate()
-            self._start_web()
-            self._start_workers()
-            self._say_where()
-            self._demo()
-        except CannotStart as problem:
-            if not self.stopping.is_set():
-                self.fail(str(problem))
-        except Exception as problem:  # whatever it is, `up` must not hang half started
-            self.fail(f"the start failed: {type(problem).__name__}: {problem}")
-
-    def _migrate(self) -> None:
-        mark, sum_file = migrations_sum(), self.state / "migrated"
-        if self.postgres is not None and sum_file.exists() and sum_file.read_text() == mark:
-            return
-        began = time.monotonic()
-        if self.once("migrate", self.python("manage.py", "migrate", "--verbosity=0"), quiet=True) != 0:
-            raise CannotStart(self._with_log("the migrations failed", "migrate"))
-        sum_file.write_text(mark)
-        if not self.options.empty and not (self.state / "demo" / "nodes.json").exists():
-            (self.state / "demo" / "wanted").touch()
-        self.say("system", f"migrated {time.monotonic() - began:.1f} s")
-
-    def _with_log(self, what: str, name: str) -> str:
-        path = self.log_dir / f"{name}.log"
-        return f"{what}\n{embedded.log_tail(path)}\n({path})"
-
-    def _start_web(self) -> None:
-        began = time.monotonic()
-        command = self.python(
-            # WhiteNoise and downloads stream by plain iterators; Django would say so at each.
-            "-W", "ignore:StreamingHttpResponse must consume", "-m", "uvicorn", "portal.asgi:application",
-            "--host", self.host, "--port", str(self.options.port), "--lifespan", "off", "--log-level", "warning", "--no-access-log",
-            "--timeout-graceful-shutdown", "5",
-        )  # fmt: skip
-        web = self.child("web", command, IDLEWILD_DB_POOL="1")
-        until = time.monotonic() + WEB_READY_S
-        while not is_healthy(self.local_url):
-            if self.stopping.is_set():
-                raise CannotStart("stopping")
-            if web.fails >= WEB_FALLS or time.monotonic() > until:
-                raise CannotStart(self._with_log("the web did not get ready", "web"))
-            time.sleep(0.1)
-        self.say(
-            "system",
-            f"web ready {time.monotonic() - began:.1f} s ({time.monotonic() - self.began:.1f} s after the start)",
-        )
-
-    def _start_workers(self) -> None:
-        worker = (
-            "-W",
-            "ignore",
-            "-m",
-            "celery",
-            "-q",
-            "-A",
-            "portal.celery",
-            "worker",
-            "-l",
-            "warning",
-            "--without-gossip",
-            "--without-mingle",
-        )
-        for name, queues, processes in (
-            ("worker-cycle", "cycle", 2),
-            ("recovery", "recovery", 1),
-            ("worker-relay", "relay,billing", 1),
-        ):
-            self.child(name, self.python(*worker, "-Q", queues, "-c", str(processes), "-n", f"{name}@%h"))
-        self.child(
-            "beat",
-            self.python(
-                "-W", "ignore", "-m", "celery", "-q", "-A", "portal.celery", "beat", "-l", "warning", "--pidfile="
-            ),
-        )
-
-    def _say_where(self) -> None:
-        password = self.state / "demo-password"
-        sign_in = f"   sign in: {SIGN_INS[0][1]}, password in {password}" if password.exists() else ""
-        self.say("system", f"Idlewild: {self.url}{sign_in}   (Ctrl-C stops everything)")
-        self.say(
-            "system",
-            f"data: {self.state} ({megabytes(self.state)} MB)   mail: {self.state / 'mail'}   start over: ./dev reset",
-        )
-        if self.options.public and not self.url.startswith("https://"):
-            self.say(
-                "system",
-                "WARNING: without TLS everyone on the way can read passwords and secrets: put a proxy with a certificate in front",
-            )
-        if not (places.ROOT / "frontend" / "dist" / "manifest.json").exists():
-            self.say(
-                "system",
-                "the pages' bundle is not built (no Node?): pages work, but look plain and do not update by themselves",
-            )
-
-    # --- the demo -----------------------------------------------------------------------------------------------------------------
-    def _demo(self) -> None:
-        demo = self.state / "demo"
-        wanted, ran = demo / "wanted", demo / "ran"
-        if self.options.demo or (self.options.check and not (demo / "nodes.json").exists()):
-            wanted.touch()
-        if self.options.empty:
-            return
-        if wanted.exists() and not (demo / "nodes.json").exists():
-            began = time.monotonic()
-            if self.once("demo", self.python("manage.py", "demo_seed")) != 0:
-                raise CannotStart(self._with_log("the demo market could not be filled", "demo"))
-            self.say("system", f"demo market filled {time.monotonic() - began:.1f} s")
-        self.nodes = nodes.local_nodes(self.state)
-        self._start_agents()
-        for role, address in SIGN_INS if self.nodes else ():
-            self.say("system", f"sign in as {role}: {address}, password in {self.state / 'demo-password'}")
-        if self.options.check or (wanted.exists() and (self.options.demo or not ran.exists())):
-            ran.touch()
-            wanted.unlink(missing_ok=True)
-            code = self.once("demo", self.python("-m", "portal.demo.main_job"), limit_s=900)
-            if code == 0:
-                self.say("system", f"main job finished ({time.monotonic() - self.began:.0f} s after the start)")
-            else:
-                self.say(
-                    "system",
-                    f"the main job did not finish ({describe_exit(code)}); its log: {self.log_dir / 'demo.log'}",
-                )
-            if self.options.check:
-                self.exit_code = 0 if code == 0 else 1
-                self.stopping.set()
-
-    def _start_agents(self) -> None:
-        began = time.monotonic()
-        for node in self.nodes:
-            node.folder.mkdir(parents=True, exist_ok=True)
-            node.folder.chmod(0o711)  # slot users pass through to their job's folder
-            if not node.is_enrolled and self.once(node.name, node.enroll_command(self.local_url)) != 0:
-                raise CannotStart(self._with_log(f"{node.name} could not enroll", node.name))
-            node.follow(self.local_url)
-            self.child(node.name, node.up_command(), **self._agent_environment())
-        if self.nodes:
-            self.say(
-                "system",
-                f"{len(self.nodes)} nodes started {time.monotonic() - began:.1f} s; they measure themselves one after the other",
-            )
-            self._wait_for_nodes()
-
-    def _wait_for_nodes(self) -> None:
-        """Until each is listed (sandbox proved, fingerprint measured); says how well this machine isolates jobs."""
-        began, waiting = time.monotonic(), {node.name: node for node in self.nodes}
-        isolation = ""
-        while waiting and time.monotonic() - began < AGENTS_READY_S:
-            for name, node in list(waiting.items()):
-                if self.stopping.is_set():
-                    raise CannotStart("stopping")
-                status = node.status()
-                isolation = str(status.get("isolation") or isolation)
-                if status.get("enrolment") == "listed":
-                    del waiting[name]
-            time.sleep(0.5)
-        self.say("system", f"isolation on this machine: {ISOLATION.get(isolation, 'not known yet')}")
-        if waiting:
-            self.say(
-                "system",
-                f"not listed after {AGENTS_READY_S:.0f} s: {', '.join(waiting)} (logs: {self.log_dir}/agent-N.log)",
-            )
-        else:
-            self.say("system", f"all nodes are listed {time.monotonic() - began:.1f} s")
-
-    def _agent_environment(self) -> dict[str, str]:
-        return {
-            "IDLEWILD_VIRTUAL_CARDS": os.environ.get("IDLEWILD_VIRTUAL_CARDS", "2"),
-        }
 
     # --- requests from outside --------------------------------------------------------------------------------------------------
     def _perform(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -565,36 +380,6 @@ class Supervisor:
 
 
 # --- small helps --------------------------------------------------------------------------------------------------------------
-def is_healthy(url: str) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
-
-
-def migrations_sum() -> str:
-    """One sum over all migrations: unchanged since the last start means nothing to do."""
-    total = hashlib.sha256()
-    folders = [places.ROOT / name for name in ("portal", "marketplace", "scheduling", "billing")]
-    for path in sorted(path for folder in folders for path in folder.glob("**/migrations/*.py")):
-        total.update(str(path.relative_to(places.ROOT)).encode() + path.read_bytes())
-    lock = places.ROOT / "requirements.lock"  # Django and allauth bring migrations too
-    total.update(lock.read_bytes() if lock.exists() else b"")
-    return total.hexdigest()
-
-
-def megabytes(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.lstat().st_blocks * 512
-        except OSError:
-            continue
-    return round(total / 1_000_000)
-
-
 def rotate_open_log(path: Path) -> None:
     """A server keeps its log open (appending): keep a copy, then empty it."""
     try:
