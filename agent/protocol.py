@@ -389,6 +389,9 @@ def _read_whole(value: object, path: str, limits: Whole) -> int:
     return value
 
 
+_HALF = re.compile("[\ud800-\udfff]")  # an escape of JSON can name one; no UTF-8, so no database, can hold it
+
+
 def _read_text(value: object, path: str, limits: Text) -> str:
     if not isinstance(value, str):
         raise BadMessage(path, "must be text")
@@ -396,6 +399,8 @@ def _read_text(value: object, path: str, limits: Text) -> str:
         raise BadMessage(path, f"must have from {limits.shortest} to {limits.longest} characters")
     if "\0" in value:
         raise BadMessage(path, "contains a NUL")
+    if _HALF.search(value):
+        raise BadMessage(path, "contains half a character (a lone surrogate)")
     if limits.pattern is not None and not limits.pattern.fullmatch(value):
         raise BadMessage(path, "has a wrong form")
     return value

@@ -17,7 +17,7 @@ from .groups import Group, Limits, Usage
 
 TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
-SETTLE_S = 0.3
+SETTLE_S = 0.8
 
 
 def stat_fields(pid: int) -> list[str]:

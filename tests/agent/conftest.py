@@ -155,7 +155,7 @@ def start() -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
     def begin(ground: Ground, run: str, setup: str = "", **more: Any) -> Job:
-        name = f"att_job{len(jobs)}"
+        name = f"att_{os.getpid()}x{next(COUNT)}"  # unique on the machine: leftovers are found by it
         folder = ground.attempt_folder(name)
         job_folder = make_folder(folder, ground.uid(len(jobs) + 1))
         values: dict[str, Any] = {

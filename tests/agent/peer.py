@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import itertools
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +28,7 @@ import uvicorn
 from agent import protocol as wire
 from agent.protocol import AssignmentSpec, Resources, Stream
 
+MADE = itertools.count(1)
 CLASS = {"ttl_ms": 3000, "renew_ms": 600, "deadline_ms": 2400}  # the scaled lease class
 
 
@@ -124,7 +127,7 @@ class Peer:
 
     def assign(self, run: str, *, contents: Mapping[int, bytes] | None = None, **spec: Any) -> str:
         self.count += 1
-        attempt = f"att_{self.count:08d}"
+        attempt = f"att_{os.getpid()}x{next(MADE):05d}"  # unique on the machine: processes are found by it
         values: dict[str, Any] = {
             "attempt": attempt,
             "task": f"tsk_{self.count:08d}",

@@ -236,6 +236,36 @@ def test_the_agent_is_killed_and_the_next_one_adopts(lasting: Node, portal: Peer
     assert report.incarnation == portal.incarnation
 
 
+RESTARTS = 5
+"""P21 asks for 20; the portal's side counts all 20 (tests/scheduling/services/test_recovery.py), real processes five."""
+
+
+def test_an_agent_killed_again_and_again_keeps_process_and_meter(lasting: Node, portal: Peer) -> None:
+    """P21 on the node: the same process under the same fence, and no metered second lost or doubled."""
+    attempt = portal.assign(TICKS, **PATIENT)
+    portal.running(attempt)
+    supervisor, pids = lasting.supervisor(attempt), set(job_pids(attempt))
+    for _ in range(RESTARTS):
+        lasting.kill()
+        portal.syncs.clear()
+        lasting.up(wait=False)
+        until(lambda: any(s.leases and s.incarnation == portal.incarnation for s in portal.syncs), what=lasting.said())
+        assert lasting.supervisor(attempt) == supervisor
+        assert pids & set(job_pids(attempt))
+        assert [lease.fence for lease in portal.syncs[-1].leases] == [portal.leases[attempt].spec.fence]
+    portal.cancel(attempt)
+    report = portal.finished(attempt)
+    assert report.frozen_us == 0
+    lines = [int(line) for line in portal.log(attempt).split()]
+    assert lines == list(range(1, len(lines) + 1)), "one process, its log without a gap"
+    usage = [row.qty_us for row in portal.leases[attempt].usage if row.resource is Resource.CORE]
+    assert usage == sorted(usage), "a counter never falls"
+    final = next(c.qty_us for c in report.counters if c.resource is Resource.CORE)
+    assert final >= usage[-1]
+    assert final == portal.leases[attempt].spec.resources.cores_milli * report.ran_us // 1000
+    assert report.ran_us >= (len(lines) - 1) * 50_000, "it ran at least as long as its ticks took"
+
+
 def test_an_own_jobs_agent_takes_its_jobs_with_it(node: Node, portal: Peer) -> None:
     attempt = portal.assign(f"setsid sleep 60 & {TICKS}", **PATIENT)
     portal.running(attempt)

@@ -132,6 +132,8 @@ def _classes(hint: Any) -> list[type]:
         ("SyncRequest", {"leases": [{"attempt": "att_1", "fence": 1, "phase": "run"}] * 2}, "leases", "twice"),
         ("SyncRequest", {"leases": [{}] * 1001}, "leases", "more than 1000"),
         ("SyncRequest", {"boot_id": "a\0b"}, "boot_id", "NUL"),
+        ("SyncRequest", {"boot_id": "a\ud800"}, "boot_id", "half a character"),
+        ("InventoryReport", {"runtime": {"a": "\udfff"}}, "runtime.a", "half a character"),
         ("SyncRequest", {"boot_id": ""}, "boot_id", "from 1 to 64"),
         ("InventoryReport", {"runtime": []}, "runtime", "an object"),
         ("InventoryReport", {"runtime": {"a": 1}}, "runtime.a", "text"),

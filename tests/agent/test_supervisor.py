@@ -304,7 +304,7 @@ def test_without_groups_the_sandbox_still_ends_with_its_supervisor(ground: Groun
 
 
 def test_secrets_are_masked_and_not_on_any_command_line(ground: Ground, start: Start) -> None:
-    environment = {"PATH": "/usr/bin:/bin", "IDLEWILD_ATTEMPT": "att_job0", "TOKEN": "open-sesame-1"}
+    environment = {"PATH": "/usr/bin:/bin", "TOKEN": "open-sesame-1"}
     job = start(ground, 'echo "it is $TOKEN"; sleep 0.6', environment=environment, masks=("open-sesame-1",))
     job.says("it is ")
     for entry in os.listdir("/proc"):
