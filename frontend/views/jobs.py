@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.contrib import messages
+from django.core.cache import cache
+from django.db.models import prefetch_related_objects
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -19,6 +21,7 @@ from frontend.presenters.topics import job_topic, topics_of
 from portal import clock
 from portal.accounts.permissions import Deed, may
 from portal.kit.errors import BadRequest, NotFound
+from portal.kit.money import Money
 from scheduling.selectors import jobs as selectors
 from scheduling.services import artefacts, jobs, logs
 
@@ -26,12 +29,38 @@ TABS = ("overview", "log", "cost", "why", "outputs", "events", "spec")
 SHOWN_ATTEMPTS = 50
 
 
+NAMED = ("tasks__attempts__node__zone__region",)
+"""What a row of a job list names; fetched for all rows at once."""
+COST_KEPT_S = {False: 4, True: 60}
+"""How long a list shows the same cost: of a job that goes on, of one that is over. The job's own page always asks."""
+
+
 def rows_of(found: list[Any]) -> list[dict[str, Any]]:
     """Jobs as rows, each with its newest attempt and its cost."""
-    return [
-        present.row(job, attempt=selectors.attempts(job).first(), cost=usage.job_cost(job.public_id).total)
-        for job in found
-    ]
+    prefetch_related_objects(found, *NAMED)
+    newest = {job.id: newest_attempt(job) for job in found}
+    return [present.row(job, attempt=newest[job.id], cost=cost_of(job, newest[job.id])) for job in found]
+
+
+def newest_attempt(job: Any) -> Any | None:
+    """Of a job whose attempts are fetched already."""
+    attempts = [attempt for task in job.tasks.all() for attempt in task.attempts.all()]
+    return max(attempts, key=lambda attempt: attempt.id, default=None)
+
+
+def cost_of(job: Any, attempt: Any | None) -> Money:
+    """What a job costs so far; nothing is asked for one that never had a node."""
+    if attempt is None:
+        return Money(0, job.currency)
+    key = f"job-cost:{job.public_id}"
+    minor = cache.get(key)
+    if minor is None:
+        total = usage.job_cost(job.public_id).total
+        if total.currency != job.currency:
+            return total
+        minor = total.minor
+        cache.set(key, minor, COST_KEPT_S[job.state in present.OVER])
+    return Money(int(minor), job.currency)
 
 
 def chips(counts: dict[str, int], current: str, path: str) -> list[dict[str, Any]]:

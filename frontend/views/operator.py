@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import prefetch_related_objects
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -14,7 +15,7 @@ from frontend.paging import page_of
 from frontend.presenters import figures, words
 from frontend.presenters import jobs as present_jobs
 from frontend.presenters import nodes as present
-from frontend.views.jobs import chips
+from frontend.views.jobs import NAMED, chips, newest_attempt
 from frontend.views.provider import ages
 from marketplace.selectors import nodes
 from portal import clock
@@ -90,7 +91,8 @@ def why(task: Any) -> str:
 def all_jobs(request: PageRequest) -> HttpResponse:
     state = request.GET.get("state", "")
     found, older = page_of(request, jobs.everything(states=[state] if state in words.JOB else []))
-    rows = [present_jobs.row(job, attempt=jobs.attempts(job).first()) | {"href": ""} for job in found]
+    prefetch_related_objects(found, *NAMED)
+    rows = [present_jobs.row(job, attempt=newest_attempt(job)) | {"href": ""} for job in found]
     context = {
         "jobs": rows,
         "older": older,
