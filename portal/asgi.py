@@ -17,7 +17,10 @@ http = get_asgi_application()
 from portal import celery  # noqa: F401  the app whose broker the outbox nudges: without it that would be Celery's default
 
 # Consumers import models, so they come after the apps are ready.
+from billing.gateways.pdf import font_folder
 from scheduling import consumers
+
+font_folder()  # a missing font is an error at start, not a blank invoice
 
 sockets = [
     path("ws/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(consumers.websocket_urlpatterns)))),
