@@ -14,10 +14,9 @@ from django.urls import path
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 http = get_asgi_application()
 
-from portal import celery  # noqa: F401  the app whose broker the outbox nudges: without it that would be Celery's default
-
 # Consumers import models, so they come after the apps are ready.
 from billing.gateways.pdf import font_folder
+from portal import celery  # noqa: F401  the app whose broker the outbox nudges: without it that would be Celery's default
 from scheduling import consumers
 
 font_folder()  # a missing font is an error at start, not a blank invoice
