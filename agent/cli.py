@@ -234,11 +234,14 @@ def _ask(config: Config, request: dict[str, Any]) -> dict[str, Any] | None:
             connection.connect(f"/proc/self/fd/{where}/{config.control_socket.name}")
             connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as answers:
-                answer = json.loads(answers.readline(1_000_000))
-    except (ConnectionRefusedError, FileNotFoundError):
-        return None
+                line = answers.readline(1_000_000)
+    except (ConnectionError, FileNotFoundError):
+        return None  # not there, or just ending
     finally:
         os.close(where)
+    if not line:
+        return None  # it ended before it could answer
+    answer = json.loads(line)
     if not isinstance(answer, dict) or "error" in answer:
         fail(f"the agent answered: {answer}")
     return dict(answer)

@@ -123,8 +123,9 @@ class Runner:
         self.draining = False  # by our own provider (down, stop): the portal is told
         self.drain_order = ""  # by the portal, which knows; over when it no longer names this order
         self.outdated = False  # 426: finish the jobs, take no more
-        self.seq = 0
-        self.acknowledged = 0
+        # Each start counts on from a higher number than the one before: else a restart within seconds would look to the
+        # portal like the old start's first sync, come twice, and get its number.
+        self.seq = self.acknowledged = clocks.boot_ms()
         self.enrolment = ""
         self.exit_code = 0
         self._disk_gib: int | None = None

@@ -29,7 +29,7 @@ from agent.launching import Ground, launch, make_folder
 from tests.agent.peer import Peer
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 20.0
+WAIT_S = 40.0
 COUNT = iter(range(1, 10_000))
 
 
@@ -254,7 +254,7 @@ class Node:
             self.portal.until(lambda: len(self.portal.inventories) > known, what=f"for the inventory: {self.said()}")
 
     def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+        return self.log.read_text()[-4000:] if self.log.is_file() else ""
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -324,6 +324,7 @@ class Kept:
             folder = Path(tempfile.mkdtemp(prefix="idlewild-agent-test-"))
             folder.chmod(0o711)
             self.node = Node(peer, folder, list(self.flags))
+            peer.story = self.node.said
             self.node.enroll()
             self.node.up()
         return self.node

@@ -67,6 +67,7 @@ class Peer:
         self.next_secret = ""  # given with the next sync answer; then the only one that signs in
         self.syncs: list[wire.SyncRequest] = []
         self.inventories: list[wire.InventoryReport] = []
+        self.story: Callable[[], str] = str  # what the node says, for failures
         self.incarnation = 0
         self.count = 0
         self.hook: Callable[[str, str], None] | None = None  # (method, path) before each call; may raise Problem
@@ -113,15 +114,14 @@ class Peer:
         if self.loop is not None:
             self.loop.call_soon_threadsafe(self.changed.set)
 
-    @staticmethod
-    def until(done: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    def until(self, done: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             got = done()
             if got:
                 return got
             time.sleep(0.01)
-        raise AssertionError(f"waited {seconds} s in vain {what}")
+        raise AssertionError(f"waited {seconds} s in vain {what}\n{self.story()}")
 
     # ── what a test does ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +164,7 @@ class Peer:
         self.orders.append(wire.Order(f"order-{self.count}", kind, **more))
         self._poke()
 
-    def finished(self, attempt: str, seconds: float = 30.0) -> wire.FinishReport:
+    def finished(self, attempt: str, seconds: float = 60.0) -> wire.FinishReport:
         lease = self.leases[attempt]
         report = self.until(
             lambda: lease.finish, seconds, f"for the finish of {attempt} ({lease.state}, {lease.phases})"
