@@ -18,9 +18,7 @@ def everywhere(request: HttpRequest) -> dict[str, Any]:
         "theme": theme if theme in THEMES else "auto",
         "actor": actor,
         "menu": menu_of(request, actor) if actor else [],
-        "memberships": (lambda: request.user.memberships.select_related("organisation").order_by("id"))
-        if actor
-        else [],
+        "memberships": request.user.memberships.select_related("organisation").order_by("id") if actor else [],
         "mail_to_files": settings.IDLEWILD_MAIL_TO_FILES,
         "unsafe_nodes": settings.IDLEWILD_ALLOW_UNSAFE_NODES,
         "request_id": getattr(request, "request_id", ""),

@@ -7,13 +7,14 @@
         return show(request, "jobs/list", {"jobs": selectors.for_organisation(request.actor.home())})
 
 A page's address with ``?part=name`` answers only the partial ``<folder>/_name.html`` with the same context: one rendering
-path, one permission check. Context values may be functions: Django calls them only where a template uses them, so a
-region pays for what it shows.
+path, one permission check. Context values may be functions: they are called only where a template uses them, and once,
+so a region pays for what it shows.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import isfunction
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
@@ -22,6 +23,7 @@ from django.shortcuts import redirect, render
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils.cache import patch_vary_headers
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext as _
 
 from portal.accounts import authentication
@@ -101,10 +103,15 @@ def show(
     if part:
         template = f"{name.rpartition('/')[0]}/_{part}.html"
         _exists(part, template)
-    response = render(request, template, dict(context or {}), status=status)
+    response = render(request, template, lazily(context or {}), status=status)
     response.headers.setdefault("Cache-Control", "no-store")
     patch_vary_headers(response, ["Cookie", "HX-Request"])
     return response
+
+
+def lazily(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Functions among the values are called where a template first uses them, and once."""
+    return {name: SimpleLazyObject(value) if isfunction(value) else value for name, value in context.items()}
 
 
 def _exists(part: str, template: str) -> None:
