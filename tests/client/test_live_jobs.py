@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import random
 import signal
 import time
 from collections.abc import Callable
@@ -174,11 +175,11 @@ def test_a_strangers_job_is_not_there(live: Speak, ada: Any, cleo: Any, market: 
 def test_p2_killed_at_any_moment_the_job_is_absent_or_can_be_cancelled(
     live: Speak, ada: Any, market: Any, job_file: str, number: int
 ) -> None:
-    """Pain P2: no orphan that nobody can find, no capacity held."""
-    command = live(ada)
-    for n in range(3):
+    """P2: 20 moments, ten for each signal, seeded: no orphan that nobody can find, no capacity held."""
+    command, chance = live(ada), random.Random(number)
+    for n in range(10):
         with process(command.environ, "run", job_file, "-y") as running:
-            time.sleep(0.5 + n * 0.4)
+            time.sleep(0.2 + 0.2 * n + chance.random() * 0.2)
             os.kill(running.pid, number)
             running.communicate(timeout=20)
         time.sleep(0.2)

@@ -7,6 +7,7 @@ import pytest
 
 from marketplace.models import Enrolment, Node, Offer, PriceVersion
 from portal import clock
+from scheduling.models import Job
 from tests.client.conftest import Speaker
 from tests.factories.market import a_node, a_zone
 
@@ -92,11 +93,16 @@ def test_an_offers_life(sols: Speaker, sol: Any) -> None:
     assert sols("offer", "resume", offer.public_id).exit == 209
 
 
-def test_a_bad_price_changes_nothing(sols: Speaker, sol: Any) -> None:
-    a_node(sol, name="oak", offered=False)
-    assert sols("offer", "publish", "oak", "--price", "core=-1").exit == 200
-    assert sols("offer", "publish", "oak", "--price", "core=much").exit == 200
+@pytest.mark.parametrize("price", ["-1", "1e12", "NaN", "0.0000001", "much", "1000000000000"])
+def test_a_bad_price_changes_nothing(sols: Speaker, sol: Any, price: str) -> None:
+    """P37 by the command: offers, tokens, and the cap of a job."""
+    node = a_node(sol, name="oak", offered=False)
+    assert sols("offer", "publish", "oak", "--price", f"core={price}").exit == 200
+    assert sols("node", "invite", "--region", "east", "--price", f"core={price}").exit == 200
+    assert sols("run", "--max-price", price, "-y", "--", "true").exit == 200
     assert Offer.objects.count() == 0
+    assert [row.id for row in Node.objects.all()] == [node.id]
+    assert Job.objects.count() == 0
 
 
 def test_a_strangers_nodes_and_offers_are_not_there(live: Speak, sol: Any, cleo: Any) -> None:

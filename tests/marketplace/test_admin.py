@@ -15,6 +15,7 @@ def admin(staff):
 
 @pytest.mark.parametrize("model", ["priceversion", "fingerprint", "offer", "node", "enrolment", "referenceprice"])
 def test_no_row_is_made_or_changed_by_hand(admin, sol, model):
+    """P37 in the admin: no price is entered there at all."""
     node = a_node(sol)
     row = {
         "priceversion": node.offers.get().prices.first(),

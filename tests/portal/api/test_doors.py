@@ -1,5 +1,7 @@
 """Role × deed × every door of the REST (house §8): nobody comes in without the deed, nobody with it is kept out."""
 
+import inspect
+
 import pytest
 
 from portal.accounts.models import Role
@@ -83,3 +85,28 @@ def test_a_stranger_without_sign_in_gets_401_everywhere(client, db):
             if answer.status_code != 401 or answer["Content-Type"] != "application/problem+json":
                 wrong.append(f"{method} {door.path}: {answer.status_code}")
     assert wrong == []
+
+
+NO_KEY_NEEDED = {
+    "portal.accounts.api.keys.ApiKeys": "a stored answer would keep the key's text",
+    "portal.accounts.api.keys.Secrets": "writing the same name again replaces it",
+    "scheduling.api.quotes.Quotes": "a quote costs nothing and holds nothing",
+}
+SPENDS = {"scheduling.api.jobs.Jobs", "scheduling.api.jobs.Retry", "marketplace.api.provider.Invite", "marketplace.api.catalog.Offers",
+          "marketplace.api.catalog.Reprice"}  # fmt: skip
+
+
+def makes_something(view):
+    """Whether the source of its `post` answers 201."""
+    return "status=201" in inspect.getsource(view.post)
+
+
+def test_a_door_that_makes_or_spends_takes_an_idempotency_key():
+    without = {
+        door.name
+        for door in guarded_doors()
+        if "post" in door.methods and (makes_something(door.view) or door.name in SPENDS)
+        if "@idempotent" not in inspect.getsource(door.view.post)
+    }
+    assert without == set(NO_KEY_NEEDED)
+    assert {door.name for door in guarded_doors()} >= SPENDS

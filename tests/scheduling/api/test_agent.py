@@ -206,6 +206,7 @@ PATHS = [
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("path", PATHS)
 def test_a_wrong_envelope_is_refused_and_changes_nothing(path: str, sol: Person) -> None:
+    """P24: also A's secret with B's id: 401, nothing changes, one audit event."""
     machine, other = Machine(a_node(sol)), a_node(sol, secret="another")
     before = list(Node.objects.values_list("id", "incarnation", "state"))
     cases = [
