@@ -135,6 +135,15 @@ class Agent:
     number: int
     node: Any = None
     process: subprocess.Popen[bytes] | None = None
+    own_jobs: bool = True
+
+    def restart(self) -> None:
+        """The agent alone is killed and started again; supervisors and jobs live on."""
+        assert self.process is not None
+        assert not self.own_jobs
+        self.process.kill()
+        self.process.wait(10)
+        self.up(own_jobs=False)
 
     @property
     def options(self) -> list[str]:
@@ -152,9 +161,11 @@ class Agent:
             cwd=ROOT, env=self.environment(), check=True, capture_output=True, timeout=60,
         )  # fmt: skip
 
-    def up(self) -> None:
+    def up(self, *, own_jobs: bool = True) -> None:
+        """Start the agent; `own_jobs`: its jobs end with it, as in `./dev up`."""
+        self.own_jobs = own_jobs
         self.process = self.product.start(
-            self.name, "-m", "agent", "up", *self.options, "--own-jobs", "--short-suite", "--cores", "0.5",
+            self.name, "-m", "agent", "up", *self.options, *(["--own-jobs"] if own_jobs else []), "--short-suite", "--cores", "0.5",
             "--slot-uid-base", str(20001 + 100 * self.number), environment=self.environment(),
         )  # fmt: skip
 
@@ -209,7 +220,7 @@ def a_machine(product: Product, sol: Person, tmp_path: Path) -> Callable[..., Ag
     """Make a real node of sol's: invited, enrolled, measured, listed, offered."""
     made: list[Agent] = []
 
-    def make(name: str = "", *, region: str = "east", wait: bool = True, **prices: str) -> Agent:
+    def make(name: str = "", *, region: str = "east", wait: bool = True, own_jobs: bool = True, **prices: str) -> Agent:
         number = len(made)
         label = name or f"machine-{number}"
         terms = {"prices": {"core": "0.10", "card": "2.00", **prices}}
@@ -218,7 +229,7 @@ def a_machine(product: Product, sol: Person, tmp_path: Path) -> Callable[..., Ag
         made.append(agent)
         agent.folder.mkdir(mode=0o711)
         agent.enroll(invited.token)
-        agent.up()
+        agent.up(own_jobs=own_jobs)
         if wait:
             listed(agent)
         return agent

@@ -110,3 +110,31 @@ def test_running_elsewhere_within_twenty_seconds(ada: Person, a_machine: Callabl
     seconds = walk(ada, first, second, usage_within=0)
     print(f"\nrunning elsewhere after {seconds:.1f} s")
     assert seconds <= 20.0
+
+
+@pytest.mark.real_time
+@pytest.mark.timeout(300)
+def test_an_agent_that_is_killed_and_started_again_loses_no_second(
+    ada: Person, a_machine: Callable[..., Agent]
+) -> None:
+    """P21 on a real agent: only the agent dies; the same process goes on under the same lease, its log has no gap."""
+    machine = a_machine("one", own_jobs=False)
+    job = submit(ada, COUNT.format(n=40))
+    attempt = eventually(lambda: running(job), what="the job runs and prints")
+    for starts in range(2, 5):
+        machine.restart()
+        eventually(
+            lambda starts=starts: machine.product.log(machine.name, 20_000).count("connected to") == starts,
+            what="the agent is back",
+        )
+    eventually(lambda: ended(job), within=120, what="the job ends")
+    assert job.state == "done"
+    assert Attempt.objects.filter(task__job=job).count() == 1
+    attempt.refresh_from_db()
+    lines = logs.read(attempt=attempt, stream="stdout").data.decode().split()[1::2]
+    assert lines == [str(n) for n in range(40)]
+    metered = sum(
+        UsageRecord.objects.filter(attempt_ref=attempt.public_id, resource="core").values_list("qty_us", flat=True)
+    )
+    ran = attempt.stats["ran_us"] * attempt.lease.cores_milli // 1000
+    assert abs(metered - ran) <= 100_000 * attempt.lease.cores_milli // 1000
