@@ -234,11 +234,11 @@ class MainJob:
             self.killed(first)
             self.failed_over(running, job, first)
             self.finished(running)
+            self.billed(job)
+            self.last_month(self.month_and_history(job))
         finally:
             running.stop()
             self.restored()
-        self.billed(job)
-        self.last_month(self.month_and_history(job))
 
     def folder(self) -> Path:
         folder = self.state / "demo" / "main-job"
@@ -308,20 +308,21 @@ class MainJob:
 
     def started(self, running: Running, job: str) -> dict[str, Any]:
         """Wait until the job has run for some seconds under the eyes of the tenant; the running attempt."""
-        began = 0.0
-        for line in running.lines(START_S, "the job's first lines"):
+        for line in running.lines(START_S, "the job's first process"):
             self.pass_on(line)
-            if event_type(line) == "attempt.started" and not began:
-                began = time.monotonic()
-            if began and time.monotonic() - began > SEEN_BEFORE_KILL_S:
+            if event_type(line) == "attempt.started":
                 break
-        attempts = self.attempts(job)
-        live = attempts[-1]
+        began = time.monotonic()
+        live = self.attempts(job)[-1]
         self.story.tell(
             f"running on {name_of(live.get('node'))} ({live.get('region', '')}), attempt {live.get('id')}, fence {live.get('fence')}, "
             f"isolation {live.get('isolation') or 'unknown'}"
         )
-        return live
+        for line in running.lines(START_S, "the job's first lines"):
+            self.pass_on(line)
+            if line.get("type") == "log" and time.monotonic() - began > SEEN_BEFORE_KILL_S:
+                return live
+        raise Stuck("the job printed nothing")
 
     def pass_on(self, line: Mapping[str, Any]) -> None:
         if line.get("type") == "log":
