@@ -358,7 +358,7 @@ REST_FRAMEWORK = {
     "DEFAULT_THROTTLE_CLASSES": ["portal.api.throttling.ByCaller"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.PlainJSON"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "EXCEPTION_HANDLER": "portal.api.errors.problem_handler",
@@ -408,11 +408,11 @@ if PRODUCTION and (IDLEWILD_ALLOW_UNSAFE_NODES or IDLEWILD_VIRTUAL_CARDS):
 LEASE_CLASSES_REAL = {
     "fast": {
         "ttl_ms": 6_000, "renew_ms": 1_500, "deadline_ms": 5_000, "lapse_ms": 7_000, "suspect_ms": 3_500, "accept_ms": 2_000,
-        "sweep_ms": 500, "usage_ms": 60_000, "frozen_kill_ms": 120_000,
+        "sweep_ms": 500, "usage_ms": 60_000, "frozen_kill_ms": 600_000,
     },
     "standard": {
         "ttl_ms": 15_000, "renew_ms": 3_000, "deadline_ms": 13_000, "lapse_ms": 17_000, "suspect_ms": 7_000, "accept_ms": 3_000,
-        "sweep_ms": 500, "usage_ms": 60_000, "frozen_kill_ms": 120_000,
+        "sweep_ms": 500, "usage_ms": 60_000, "frozen_kill_ms": 600_000,
     },
     "tolerant": {
         "ttl_ms": 60_000, "renew_ms": 15_000, "deadline_ms": 55_000, "lapse_ms": 65_000, "suspect_ms": 32_000, "accept_ms": 10_000,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, JsonResponse
 from django.utils.translation import gettext as _
 
 from portal import ids
@@ -22,6 +22,13 @@ HEADER = "X-Request-Id"
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{8,64}")
 PROGRAMS = ("/api/", "/agent/", "/hooks/")
 """Addresses below which only programs knock."""
+
+
+def _unreadable(request: HttpRequest) -> HttpResponse | None:
+    """400 for an address with a null character: no id or word of ours has one, and no database takes one."""
+    if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+        return HttpResponseBadRequest("400 Bad Request: a null character in the address", content_type="text/plain")
+    return None
 
 
 class Manners:
@@ -39,11 +46,11 @@ class Manners:
         if iscoroutinefunction(self):
             return self._awaited(request)
         self._greet(request)
-        return self._see_off(request, self.get_response(request))
+        return self._see_off(request, _unreadable(request) or self.get_response(request))
 
     async def _awaited(self, request: HttpRequest) -> HttpResponse:
         self._greet(request)
-        return self._see_off(request, await self.get_response(request))
+        return self._see_off(request, _unreadable(request) or await self.get_response(request))
 
     def _greet(self, request: HttpRequest) -> None:
         given = request.headers.get(HEADER, "")
@@ -67,6 +74,7 @@ class Manners:
 
     def _dressed(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         sentences = {
+            400: (_("The address cannot be read."), "bad_request"),
             404: (_("There is no such address. The interface is described at /api/v1/openapi.json."), "not_found"),
             403: (_("This request was refused before it was read (CSRF token missing or wrong?)."), "forbidden"),
             500: (_("This is our fault. Nothing was changed; say the request id if you ask us about it."), "internal"),

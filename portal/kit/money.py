@@ -12,9 +12,10 @@ type                  holds                                                     
 takes a float or mixes currencies.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 
 from portal.kit.quantities import US_PER_HOUR
@@ -220,15 +221,24 @@ def micro_text(micro: int) -> str:
     return f"{'-' if micro < 0 else ''}{whole}.{places}"
 
 
+_NUMBER = re.compile(r"[-+]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][-+]?[0-9]{1,3})?")
+
+
+def plain_decimal(text: str) -> Decimal:
+    """A number as people write it; ValueError for anything else.
+
+    Decimal reads more than that: NaN, infinity, ``1_0``, other scripts' digits, and exponents (1e999999999) whose
+    first product overflows, or falls to a silent 0.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:60]!r} is not a number")
+    return Decimal(text)
+
+
 def _decimal(text: str) -> Decimal:
     if not isinstance(text, str):
         raise TypeError("amounts are read from text, never from floats")
-    try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a number") from None
-    if not value.is_finite():
-        raise ValueError(f"{text!r} is not an amount")
+    value = plain_decimal(text.strip())
     if abs(value) >= Decimal(10) ** 15:
         raise ValueError(f"{text!r} is too large")
     return value

@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
+from portal.api.parsers import checked
 from portal.kit.errors import TooLarge
 from scheduling.domain.spec_document import MOST_BYTES, NumberText
 
@@ -25,7 +26,7 @@ class ExactJSONParser(JSONParser):
             raise TooLarge(_("A job spec has at most 1 MiB. Put data into inputs."), code="spec_too_large")
         try:
             text = codecs.decode(raw, "utf-8")
-            return json.loads(text, parse_float=NumberText, parse_constant=_refuse)
+            return checked(json.loads(text, parse_float=NumberText, parse_constant=_refuse))
         except (ValueError, RecursionError) as error:
             raise ParseError(f"JSON parse error - {error}") from None
 

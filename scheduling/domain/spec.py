@@ -39,6 +39,9 @@ from scheduling.domain.spec_values import GIB, MIB, Wrong
 
 T = TypeVar("T")
 MOST_FINDINGS = 100
+MOST_CARDS = 20
+MOST_DELAY_S = 366 * 86_400
+"""The longest that a job may wait for anything: with the longest clock and interval of the database far away."""
 NAME = re.compile(r"[a-z0-9-]{1,63}")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,62}")
@@ -102,7 +105,7 @@ def parse(text_or_data: object, *, context: Context) -> Parsed:
     if reader.errors or spec is None:
         findings = sorted(reader.errors, key=lambda f: (f.path, f.code))[:MOST_FINDINGS]
         raise InvalidInput(findings, code="bad_spec")
-    return Parsed(spec, tuple(sorted(reader.warnings, key=lambda f: (f.path, f.code))))
+    return Parsed(spec, tuple(sorted(reader.warnings, key=lambda f: (f.path, f.code))[:MOST_FINDINGS]))
 
 
 class _Reader:
@@ -215,7 +218,9 @@ class _Reader:
         return default
 
     def nearest(self, word: str, known: Collection[str]) -> str:
-        """``did you mean X?`` or nothing."""
+        """``did you mean X?`` or nothing. Past the findings that are shown nobody reads it, and comparing takes time."""
+        if len(self.errors) + len(self.warnings) > MOST_FINDINGS:
+            return ""
         lower = {name.lower(): name for name in known}
         near = get_close_matches(word.lower(), sorted(lower), n=1, cutoff=0.5)
         return self.context.say(N_("did you mean {name}?")).format(name=lower[near[0]]) if near else ""
@@ -338,7 +343,7 @@ class _Reader:
             outputs=self.outputs(fields.get("outputs")),
             max_duration_s=duration,
             retry_on=events,
-            retry_for_s=self.read("retry.duration", retry.get("duration"), 86_400, spec_values.duration_s),
+            retry_for_s=self.delay("retry.duration", retry.get("duration"), 86_400),
             on_disconnect=action,
             wait_for_s=wait_for,
             lease_class=lease,
@@ -355,6 +360,9 @@ class _Reader:
         if len(set(words)) != len(words):
             self.wrong(path, "bad_value", N_("an entry stands here twice"))
         return tuple(word for word in words if word)
+
+    def delay(self, path: str, value: object, default: int) -> int:
+        return self.read(path, value, default, lambda v: spec_values.duration_s(v, most=MOST_DELAY_S))
 
     def limit(self, path: str, value: int, most: int, unit: str) -> None:
         if value > most:
@@ -515,7 +523,7 @@ class _Reader:
         fields = self.section("on_disconnect", value)
         action = self.choice("on_disconnect.action", fields.get("action"), Action.REPLACE, _values(Action))
         waits = action == Action.WAIT
-        wait_for = self.read("on_disconnect.for", fields.get("for"), 0, spec_values.duration_s)
+        wait_for = self.delay("on_disconnect.for", fields.get("for"), 0)
         if waits and fields.get("for") is None:
             self.wrong("on_disconnect.for", "field_required", N_("say for how long to wait"), "for: 10m")
         if not waits and fields.get("for") is not None:
@@ -587,11 +595,16 @@ class _Reader:
         if isinstance(value, str):
             pairs.append((path, *_name_count(value)))
         elif isinstance(value, dict):
-            pairs += [(f"{path}.{name}", name, 1 if count is None else count) for name, count in value.items()]
+            if len(value) > MOST_CARDS:
+                self.wrong(path, "out_of_range", N_("at most {most} entries"), most=MOST_CARDS)
+            pairs += [
+                (f"{path}.{name}", name, 1 if count is None else count)
+                for name, count in list(value.items())[:MOST_CARDS]
+            ]
         else:
             pairs += [
                 (f"{path}.{i}", *_name_count(self.text(f"{path}.{i}", item)))
-                for i, item in enumerate(self.items(path, value, 20))
+                for i, item in enumerate(self.items(path, value, MOST_CARDS))
             ]
         cards = [card for card in (self.card(*pair) for pair in pairs) if card]
         for card in cards:
@@ -729,9 +742,11 @@ class _Reader:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            return spec_values.duration_text(self.read("placement.deadline", text, 1, spec_values.duration_s))
+            return spec_values.duration_text(self.delay("placement.deadline", text, 1))
         if moment.tzinfo is None:
             self.wrong("placement.deadline", "bad_value", N_("a time needs its zone"), "2026-11-30T18:00:00Z")
+        elif not 2000 <= moment.year <= 9000:
+            self.wrong("placement.deadline", "out_of_range", N_("no usable time"))
         elif self.context.now is not None and moment <= self.context.now:
             self.wrong("placement.deadline", "out_of_range", N_("the time has passed"))
         return text

@@ -16,8 +16,10 @@ import yaml
 from portal.kit.errors import BadRequest, TooLarge
 
 MOST_BYTES = 1_048_576
-MOST_NODES = 50_000
-"""Values of one document after aliases are followed: stops "billion laughs"."""
+MOST_NODES = 20_000
+"""Values of one document: as they are read (a megabyte of ``a,a,a`` would keep a worker busy for a minute), and again
+after aliases are followed, which stops "billion laughs".
+"""
 MOST_DEPTH = 40
 
 Value = object
@@ -50,7 +52,7 @@ def read(text: str) -> Document:
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         raise TooLarge("A job spec has at most 1 MiB. Put data into inputs.", code="spec_too_large")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         raise _unparseable(error.problem or str(error), error.problem_mark) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -65,19 +67,56 @@ def of(data: Value) -> Document:
     """A document from values that came without text (a JSON body already read); floats become the text that names
     them.
     """
-    return Document(_plain(data, 0))
+    return Document(_Values().plain(data, 0))
 
 
-def _plain(data: Value, depth: int) -> Value:
-    if depth > MOST_DEPTH:
-        raise _unparseable(f"more than {MOST_DEPTH} levels", None)
-    if isinstance(data, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_plain(item, depth + 1) for item in data]
-    if data is None or isinstance(data, (bool, int, str)):
-        return data
-    return NumberText(str(data))  # float and Decimal: the shortest text that names the value
+class _Values:
+    """Values without text, counted like those of a text."""
+
+    def __init__(self) -> None:
+        self.visited = 0
+
+    def plain(self, data: Value, depth: int) -> Value:
+        self.visited += 1
+        if self.visited > MOST_NODES or depth > MOST_DEPTH:
+            raise _unparseable(_TOO_MANY, None)
+        if isinstance(data, dict):
+            return {_word(str(key), None): self.plain(item, depth + 1) for key, item in data.items()}
+        if isinstance(data, (list, tuple)):
+            return [self.plain(item, depth + 1) for item in data]
+        if isinstance(data, str):
+            return _word(data, None)
+        if data is None or isinstance(data, (bool, int)):
+            return data
+        return NumberText(str(data))  # float and Decimal: the shortest text that names the value
+
+
+_TOO_MANY = "too many values or levels (aliases count each time)"
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def _word(text: str, mark: yaml.Mark | None) -> str:
+    """`text`, if it can be stored and sent: an escape can name half a character, which no UTF-8 has."""
+    if _HALF.search(text):
+        raise _unparseable("half a character (a lone surrogate) is no text", mark)
+    return text
+
+
+class _Loader(yaml.SafeLoader):
+    """Stops while reading, not after: composing is the slow and the recursive part."""
+
+    composed = depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.composed += 1
+        self.depth += 1
+        if self.composed > MOST_NODES or self.depth > MOST_DEPTH + 1:
+            raise _unparseable(_TOO_MANY, self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        try:
+            node: yaml.Node | None = super().compose_node(parent, index)
+            return node
+        finally:
+            self.depth -= 1
 
 
 class _Walk:
@@ -88,7 +127,7 @@ class _Walk:
     def visit(self, node: yaml.Node, path: str, depth: int) -> Value:
         self.visited += 1
         if self.visited > MOST_NODES or depth > MOST_DEPTH:
-            raise _unparseable("too many values or levels (aliases count each time)", node.start_mark)
+            raise _unparseable(_TOO_MANY, node.start_mark)
         self.document.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
@@ -102,7 +141,7 @@ class _Walk:
             mark = key_node.start_mark
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _unparseable("a key must be plain text", mark)
-            key = str(key_node.value)
+            key = _word(str(key_node.value), mark)
             below = f"{path}.{key}" if path else key
             if key in result:
                 self.document.twice.append((below, mark.line + 1, mark.column + 1))
@@ -119,7 +158,7 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?
 
 
 def _scalar(node: yaml.Node) -> Value:
-    text = str(node.value)
+    text = _word(str(node.value), node.start_mark)
     if node.tag.startswith("!") and node.tag != "!":
         raise _unparseable(f"the tag {node.tag} is not allowed", node.start_mark)
     if node.tag.startswith("tag:yaml.org,2002:python/") or node.tag == "tag:yaml.org,2002:binary":

@@ -5,9 +5,9 @@ Each reader raises :class:`Wrong` with a stable code; nothing here knows a field
 """
 
 import re
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 
-from portal.kit.money import MAX_UNIT_PRICE_MICRO, Money, parse_micro
+from portal.kit.money import MAX_UNIT_PRICE_MICRO, Money, parse_micro, plain_decimal
 from scheduling.domain.reasons import N_
 
 MIB, GIB = 2**20, 2**30
@@ -49,10 +49,10 @@ def whole(value: object, low: int, high: int) -> int:
 
 def _decimal(text: str, code: str) -> Decimal:
     try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise Wrong(code, N_("{text} is not a number"), text=text) from None
-    if not number.is_finite() or abs(number) > MOST:
+        number = plain_decimal(text)
+    except ValueError:
+        raise Wrong(code, N_("{text} is not a number"), text=text[:60]) from None
+    if abs(number) > MOST:
         raise Wrong(code, N_("{text} is not a usable number"), text=text)
     return number
 
@@ -104,7 +104,7 @@ def _bytes(text: str) -> Decimal:
     return number
 
 
-def duration_s(value: object, *, least: int = 1) -> int:
+def duration_s(value: object, *, least: int = 1, most: int | None = None) -> int:
     """``90s 10m 12h 7d`` → seconds."""
     text = text_of(value)
     found = _DURATION.fullmatch(text)
@@ -113,6 +113,8 @@ def duration_s(value: object, *, least: int = 1) -> int:
     seconds = int(found["number"]) * SECONDS[found["unit"]]
     if seconds < least:
         raise Wrong("out_of_range", N_("must be at least {low} s"), low=least)
+    if most is not None and seconds > most:
+        raise Wrong("out_of_range", N_("must be at most {high} s"), high=most)
     return seconds
 
 

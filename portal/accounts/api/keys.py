@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -16,6 +17,7 @@ from portal.api.pagination import CursorPage
 from portal.api.schema import paged
 from portal.api.serializers import parsed
 from portal.audit import selectors as audit
+from portal.kit.errors import Forbidden
 
 
 class ApiKeys(APIView):
@@ -40,6 +42,7 @@ class ApiKeys(APIView):
             project=organisations.project(actor.home(), slug) if slug else None,
             expires_at=values["expires"],
             within=actor.deeds if actor.key else None,
+            maker=actor.key,
             by=actor.id,
             now=clock.now(),
         )
@@ -55,7 +58,10 @@ class OneKey(APIView):
 
     @extend_schema(responses=shapes.KeyOut, operation_id="keys_revoke")
     def delete(self, request: Any, public_id: str) -> Response:
-        key = selectors.one(request.actor, public_id)
+        """A key revokes itself and what is no stronger: a lost one must not lock out the others."""
+        key, actor = selectors.one(request.actor, public_id), request.actor
+        if actor.key and actor.key != key and not set(key.scopes) <= actor.deeds:
+            raise Forbidden(_("This API key has not all the scopes of the one that it should revoke."))
         return Response(shapes.KeyOut(keys.revoke(key=key, by=request.actor.id, now=clock.now())).data)
 
 

@@ -33,12 +33,18 @@ def create(
     project: Project | None = None,
     expires_at: datetime | None = None,
     within: frozenset[str] | None = None,
+    maker: ApiKey | None = None,
 ) -> MadeKey:
     """A key for `member`.
 
-    Without scopes it gets all deeds of the role. `within` limits what a key may hand on (a key makes no stronger key).
+    Without scopes it gets all deeds of the role. `within` limits what a key may hand on, `maker` is that key: a key
+    makes no stronger key, and none that outlives it.
     """
     own = {str(deed) for deed in ROLE_DEEDS[Role(member.role)]}
+    if maker is not None:
+        project = project or maker.project
+        ends = [moment for moment in (expires_at, maker.expires_at) if moment is not None]
+        expires_at = min(ends, default=None)
     allowed = own if within is None else own & within
     wanted = sorted(allowed) if scopes is None else list(dict.fromkeys(scopes))
     shapes.refuse(

@@ -3,7 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from rest_framework.test import APIClient
 
+from portal import clock
 from portal.accounts.models import ApiKey, Membership, Organisation, Project, Secret
 from portal.accounts.services import organisations
 from portal.audit.models import AuditEvent
@@ -238,6 +240,32 @@ def test_a_key_makes_no_stronger_key_over_rest(ada):
     client = ada.program(scopes=["work.read"])
     assert post(client, "/api-keys", {"name": "k", "scopes": ["jobs.run"]}).status_code == 422
     assert post(client, "/api-keys", {"name": "k"}).json()["scopes"] == ["work.read"]
+
+
+def test_a_key_makes_none_that_outlives_it(ada):
+    """A key that leaks and ends tomorrow would otherwise make itself a successor without an end."""
+    ends = clock.now() + timedelta(hours=1)
+    text = ada.key(scopes=["work.read"], expires_at=ends).text
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {text}")
+    for expires in (None, (ends + timedelta(days=300)).isoformat()):
+        made = post(client, "/api-keys", {"name": "heir", **({"expires": expires} if expires else {})})
+        assert made.status_code == 201
+        assert ApiKey.objects.get(public_id=made.json()["id"]).expires_at == ends
+    sooner = (ends - timedelta(minutes=30)).isoformat()
+    made = post(client, "/api-keys", {"name": "short", "expires": sooner})
+    assert ApiKey.objects.get(public_id=made.json()["id"]).expires_at == ends - timedelta(minutes=30)
+
+
+def test_a_key_revokes_itself_and_no_stronger_key(ben):
+    strong, weak = ben.key().key, ben.key(scopes=["work.read"])
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {weak.text}")
+    assert client.delete(f"{API}/api-keys/{strong.public_id}").status_code == 403
+    strong.refresh_from_db()
+    assert strong.revoked_at is None
+    assert client.delete(f"{API}/api-keys/{weak.key.public_id}").status_code == 200
+    assert client.get(f"{API}/me").status_code == 401
 
 
 def test_secrets_are_written_never_read(ben, cleo):

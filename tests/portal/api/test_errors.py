@@ -100,6 +100,17 @@ def test_an_unknown_address_is_a_problem_too(client, db, path):
     assert response.json()["request_id"] == response["X-Request-Id"]
 
 
+@pytest.mark.parametrize("path", ["/api/v1/jobs/job_%00", "/api/v1/jobs?state=%00", "/agent/v1/attempts/%00/finish"])
+def test_a_null_character_in_an_address_is_a_bad_request(ada, path):
+    answer = ada.web().get(path)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize("path", ["/jobs/job_%00", "/jobs?q=%00", "/projects/%00", "/%00"])
+def test_on_the_pages_too(ada, path):
+    assert ada.browser().get(path).status_code == 400
+
+
 def test_a_crash_says_that_nothing_was_changed(ada, settings, monkeypatch):
     from portal.accounts.api import organisations
 

@@ -134,3 +134,19 @@ def test_a_split_loses_no_cent(total: int, weights: list[int]) -> None:
 def test_a_split_needs_weights(weights: list[int]) -> None:
     with pytest.raises(ValueError, match=r"weights|min"):
         split(1, weights)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e999999999", "-1e999999999", "1e-999999999", "1_000", "\uff11", "NaN", "Infinity", "", ".", "1e", "0x10", "9" * 5_000]
+)  # fmt: skip
+def test_what_decimal_reads_beyond_numbers_is_no_amount(text: str) -> None:
+    """1e999999999 overflowed at the first product, and 1e-999999999 became 0 there."""
+    with pytest.raises(ValueError):
+        parse_micro(text)
+    with pytest.raises(ValueError):
+        Money.parse(text, "CNY")
+
+
+@pytest.mark.parametrize(("text", "micro"), [("1e-6", 1), ("+.5", 500_000), ("2.", 2_000_000), ("1E3", 10**9)])
+def test_numbers_as_people_write_them(text: str, micro: int) -> None:
+    assert parse_micro(text) == micro

@@ -1,6 +1,7 @@
 """A job spec is read whole: all errors at once, each with its code, place and hint; amounts are never floats; defaults are shown."""
 
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -357,6 +358,60 @@ def test_a_bomb_of_aliases_is_refused() -> None:
     )
     with pytest.raises(BadRequest):
         read(bomb)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" + "a," * 500_000 + "]", "".join(f"- &a{i} x\n" for i in range(60_000)), "[" * 500_000, "{a: " * 200_000]
+)  # fmt: skip
+def test_reading_stops_early(text: str) -> None:
+    """Composing a megabyte of small values took a minute: what is too much is refused while it is read."""
+    begun = time.process_time()
+    with pytest.raises(BadRequest):
+        read(text)
+    assert time.process_time() - begun < 10
+
+
+def test_values_without_a_text_are_counted_too() -> None:
+    with pytest.raises(BadRequest):
+        read({"run": "x", **{f"resourcs{i}": 1 for i in range(40_000)}})
+    begun = time.process_time()
+    with pytest.raises(InvalidInput) as caught:
+        read({"run": "x", **{f"resourcs{i}": 1 for i in range(19_000)}})
+    assert len(caught.value.errors) == 100
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"run": "\ud800"}, {"run": "x", "envs": {"A": "\udfff"}}, {"run": "x", "\ud800": 1}, 'run: "\\ud800"', '"\\ud800": 1'],
+)  # fmt: skip
+def test_half_a_character_is_no_text(data: Any) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read(data)
+    assert caught.value.code == "unparseable"
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"budget": "1e999999999"}, "budget"),
+        ({"max_price": "1e-999999999"}, "max_price"),
+        ({"resources": {"cpus": "1e-999999999"}}, "resources.cpus"),  # was read as 0 cores
+        ({"resources": {"cpus": "1e999999999"}}, "resources.cpus"),
+        ({"work": "1e-999999999"}, "work"),
+        ({"placement": {"min_green": "1e-999999999"}}, "placement.min_green"),
+        ({"on_disconnect": {"action": "wait", "for": "999999999d"}}, "on_disconnect.for"),
+        ({"retry": {"duration": "999999999d"}}, "retry.duration"),
+        ({"placement": {"deadline": "999999999d"}}, "placement.deadline"),
+        ({"placement": {"deadline": "9999-12-31T23:59:59-14:00"}}, "placement.deadline"),
+        ({"placement": {"deadline": "0001-01-01T00:00:00+14:00"}}, "placement.deadline"),
+        ({"resources": {"accelerators": {f"A{i}": 1 for i in range(21)}}}, "resources.accelerators"),
+    ],
+)
+def test_sizes_that_no_clock_and_no_sum_can_hold_are_refused(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read({"run": "x", **fields})
+    assert path in [finding.path for finding in caught.value.errors]
 
 
 def test_a_megabyte_is_the_most() -> None:
