@@ -396,6 +396,45 @@ def test_a_celery_task_is_three_lines() -> None:
     found(problems, "a task is a door: one service call with now=clock.now()")
 
 
+def enclosing(path: Path) -> dict[ast.AST, str]:
+    """Statement → the name of the function it stands in."""
+    return {
+        inner: function.name
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(function)
+    }
+
+
+# Writes under a condition on state that may well find nothing: what is meant is "those of them that are still so".
+ANY_NUMBER = {
+    ("billing/services/periods.py", "_begin_grace"): "all months that are over",
+    ("scheduling/services/artefacts.py", "publish"): "the same names of earlier attempts, if there are any",
+    ("scheduling/services/nodes_sync.py", "_note_frozen"): "a mark for people; what has ended keeps the last one",
+    ("scheduling/services/recovery.py", "_follow"): "only extends; a lease that ended meanwhile stays ended",
+}
+
+
+def test_a_guarded_write_looks_at_its_row_count() -> None:
+    guard = re.compile(r"\b(state|state__in|fence|version|free_\w+)=")
+    found_here: set[tuple[str, str]] = set()
+    for path in python_files("portal", "scheduling", "billing", "marketplace", "frontend"):
+        for node in ast.walk(tree(path)):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Attribute)
+                and node.value.func.attr == "update"
+                and guard.search(ast.unparse(node.value.func.value))
+            ):
+                found_here.add((str(path), enclosing(path).get(node, "")))
+    found(
+        [f"{path}: {name}" for path, name in sorted(found_here - set(ANY_NUMBER))],
+        "`if updated != 1:` another got there first; or say in ANY_NUMBER why nothing may be found",
+    )
+    assert set(ANY_NUMBER) <= found_here, f"no longer there: {sorted(set(ANY_NUMBER) - found_here)}"
+
+
 # --- celery -----------------------------------------------------------------------------------------------------------------------
 def test_the_timetable_names_tasks_that_exist() -> None:
     from portal.celery import TIMETABLE, app
