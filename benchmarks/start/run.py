@@ -271,7 +271,11 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    return {"cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}
+    scheduled = (
+        "normal" if os.sched_getscheduler(0) == os.SCHED_OTHER else "before others"
+    )  # on a machine that is shared
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    return {"cores": os.cpu_count(), "system": system, "python": platform.python_version(), "scheduled": scheduled}
 
 
 def main() -> int:
