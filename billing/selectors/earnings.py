@@ -18,10 +18,6 @@ FROM billing_invoiceline l JOIN billing_invoice i ON i.id = l.invoice_id JOIN bi
 WHERE l.provider_ref = %s AND i.state NOT IN ('draft', 'void')
 GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3
 """
-SINCE = """
-SELECT h.sku, h.resource, sum(h.qty_us) FROM billing_usagehour h WHERE h.provider_ref = %s AND h.bucket_at >= %s
-GROUP BY 1, 2 ORDER BY 1
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +96,3 @@ def standing(*, provider_ref: str) -> dict[str, dict[str, Money]]:
     for account in accounts:
         found.setdefault(account.currency, {})[account.kind] = Money(account.balance_minor, account.currency)
     return found
-
-
-def metered_since(*, provider_ref: str, since: Any) -> list[tuple[str, str, int]]:
-    """(sku, resource, quantity) that the provider's nodes have proven since then, billed or not."""
-    with connection.cursor() as cursor:
-        cursor.execute(SINCE, [provider_ref, since])
-        return [(row[0], row[1], int(row[2])) for row in cursor.fetchall()]

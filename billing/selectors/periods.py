@@ -23,15 +23,6 @@ def at(*, organisation_id: int, moment: datetime) -> BillingPeriod | None:
     ).first()
 
 
-def unclosed(*, organisation_id: int) -> list[BillingPeriod]:
-    """Periods that are not closed yet, oldest first."""
-    return list(
-        BillingPeriod.objects.filter(organisation_id=organisation_id)
-        .exclude(state=PeriodState.CLOSED)
-        .order_by("starts_at")
-    )
-
-
 def all_of(organisation_ids: Iterable[int], *, since: datetime) -> dict[int, list[BillingPeriod]]:
     """The periods of several tenants that end after `since`, oldest first."""
     found: dict[int, list[BillingPeriod]] = {}

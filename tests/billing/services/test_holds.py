@@ -7,6 +7,7 @@ import pytest
 from billing.domain.holds import HoldState
 from billing.models import Hold, Invoice
 from billing.selectors import balances
+from billing.selectors import usage as used
 from billing.services import holds, invoices, usage
 from portal.kit.errors import Conflict, NotFound, SpendingRefused
 from portal.kit.money import Money
@@ -152,3 +153,13 @@ def test_tax_counts_against_the_limit(settings):
 def test_the_default_limit_is_in_the_tenants_own_currency():
     assert balances.limit(a_tenant(currency="JPY")) == Money(500, "JPY")
     assert balances.limit(a_tenant(currency="BHD")) == Money(500_000, "BHD")
+
+
+def test_tiered_usage_counts_with_its_place_in_the_tiers():
+    tenant = a_tenant()
+    tiers = ((1, 4_000_000), (None, 2_000_000))
+    for number in range(2):
+        fact = a_fact(tenant, attempt_ref=f"att_{number}", job_ref=f"job_{number}", seconds=3600, tiers=tiers)
+        usage.record(fact=fact, now=fact.ended_at)
+    assert balances.balance(organisation_id=tenant.id).used == yuan("6.00")
+    assert [group.amount.text() for group in used.summary(tenant.id, "2026-10", "sku")] == ["6.00"]
