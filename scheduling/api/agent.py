@@ -33,6 +33,7 @@ from scheduling.api.agent_door import (
     door,
     malformed,
     number,
+    pace,
     read,
     refusal,
     sign_in,
@@ -46,7 +47,10 @@ from scheduling.models import Attempt
 from scheduling.services import artefacts, leases, live, logs, nodes_sync, reports
 from scheduling.services.metering import Reading
 
-AFTER_DRAIN_MS = 1_000
+PACE_S = 0.15
+"""So long the answer to a sync waits that comes too soon after the last ones: many news at once are then told
+together.
+"""
 
 
 # --- the node
@@ -107,7 +111,9 @@ async def sync(request: HttpRequest) -> HttpResponse:
     # The place in the group is taken before the first look, so nothing that happens between the two is missed.
     async with softstate.Listener(live.agent_group(pair[0] if pair else "nobody")) as listener:
         try:
-            node, said, found = await _apart(_hear)(request)
+            node, said, found, too_fast = await _apart(_hear)(request)
+            if too_fast:
+                await asyncio.sleep(PACE_S)
             until = began + found.hold_ms / 1000
             while found.hold_ms and (left := until - loop.time()) > 0:
                 if await listener.heard(left) is None:
@@ -130,9 +136,10 @@ def _apart(step: Callable[..., Any]) -> Callable[..., Any]:
     return sync_to_async(run)
 
 
-def _hear(request: HttpRequest) -> tuple[Node, nodes_sync.Said, nodes_sync.Answer]:
+def _hear(request: HttpRequest) -> tuple[Node, nodes_sync.Said, nodes_sync.Answer, bool]:
     check_version(request)
-    node = sign_in(request, rate="agent")
+    node = sign_in(request)
+    too_fast = pace(node)
     message = read(request, wire.SyncRequest)
     said = nodes_sync.Said(
         boot_id=message.boot_id,
@@ -144,7 +151,7 @@ def _hear(request: HttpRequest) -> tuple[Node, nodes_sync.Said, nodes_sync.Answe
         draining=message.draining,
         load=json.dumps(message.load.to_wire()) if message.load else "",
     )
-    return node, said, nodes_sync.hear(node=node, said=said, now=clock.now())
+    return node, said, nodes_sync.hear(node=node, said=said, now=clock.now()), too_fast
 
 
 def _look_again(node: Node, said: nodes_sync.Said, found: nodes_sync.Answer) -> nodes_sync.Answer:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
@@ -22,7 +23,16 @@ from marketplace.services import nodes as joining
 from portal import clock, softstate
 from portal.api import throttling
 from portal.api.errors import MEDIA_TYPE, of_idlewild
-from portal.kit.errors import BadRequest, Finding, IdlewildError, InvalidInput, NotSignedIn, TooLarge, UpgradeRequired
+from portal.kit.errors import (
+    BadRequest,
+    Finding,
+    IdlewildError,
+    InvalidInput,
+    NotSignedIn,
+    TooLarge,
+    TooMany,
+    UpgradeRequired,
+)
 from scheduling.services import nodes_sync
 
 M = TypeVar("M", bound=wire.Message)
@@ -67,7 +77,23 @@ def check_version(request: HttpRequest) -> None:
         )
 
 
-def sign_in(request: HttpRequest, *, rate: str = "") -> Node:
+def pace(node: Node) -> bool:
+    """Does this node sync faster than its limit? Then its answer waits a little; at three times the limit it is
+    refused (429).
+
+    News end a hold, so many of them in one second make many syncs: refusing the eleventh would only delay a start.
+    """
+    limit = settings.IDLEWILD_RATE_LIMITS["agent"]
+    seen = softstate.count(f"rate:agent:{node.public_id}", seconds=limit["seconds"])
+    if seen > 3 * limit["count"]:
+        raise TooMany(
+            _("Too many requests. Try again in %(wait)s seconds.") % {"wait": limit["seconds"]},
+            retry_after=limit["seconds"],
+        )
+    return seen > limit["count"]
+
+
+def sign_in(request: HttpRequest) -> Node:
     """The node that speaks; NotSignedIn for anything but its own secret."""
     pair = wire.parse_authorization(request.headers.get("Authorization", ""))
     node = found.by_secret(*pair) if pair else None
@@ -76,8 +102,6 @@ def sign_in(request: HttpRequest, *, rate: str = "") -> Node:
         if pair and softstate.count(f"agent-refused:{where}", seconds=3600) <= AUDITED_PER_HOUR:
             joining.refuse_sign_in(public_id=pair[0], address=where, now=clock.now())
         raise NotSignedIn(_("Unknown node or secret: enroll the node again if its secret is lost."))
-    if rate:
-        throttling.check(rate, node.public_id)
     return node
 
 

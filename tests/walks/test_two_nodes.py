@@ -64,7 +64,7 @@ class World:
             return int(status), bytes(content)
         request = RequestFactory().post(path, body, content_type="application/json", headers=dict(headers))
         try:
-            _node, _said, found = doors._hear(request)
+            _node, _said, found, _too_fast = doors._hear(request)
         except IdlewildError as error:
             answer = refusal(request, error)
             return answer.status_code, answer.content
