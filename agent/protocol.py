@@ -652,6 +652,9 @@ class AcceptRequest(FromAgent):
     fence: Annotated[int, Whole(1)]
 
 
+WORKDIR = ("/job", "/job/")
+
+
 def inside_job(path: str) -> Optional[str]:
     """The path below the sandbox's `/job`, without the prefix; None when it would leave it."""
     if path.startswith("/job/"):
@@ -682,7 +685,7 @@ class Input(Message):
     executable: bool = False
 
     def check(self, path: str) -> None:
-        if not (self.unpack and self.path in ("/job", "/job/")):  # the working directory itself comes as an archive
+        if not (self.unpack and self.path in WORKDIR):  # the working directory itself comes as an archive
             _check_inside(self.path, _at(path, "path"))
         if self.source is Source.HTTPS and not self.url.startswith(("https://", "http://")):
             raise BadMessage(_at(path, "url"), "must be a https address")

@@ -26,6 +26,7 @@ from typing import IO
 from . import unpack
 from .protocol import (
     OUTPUT_CHUNK,
+    WORKDIR,
     AssignmentSpec,
     Code,
     FileKind,
@@ -59,7 +60,7 @@ async def bring_inputs(spec: AssignmentSpec, folder: Path, portal: Portal, uid: 
     """All inputs into a fresh job folder, then everything to the slot's user."""
     sender = Sender(spec.lease_secret, spec.fence)
     for index, item in enumerate(spec.inputs):
-        relative = inside_job(item.path)
+        relative = "." if item.unpack and item.path in WORKDIR else inside_job(item.path)
         if relative is None:
             raise StagingError(Reason.INPUT_UNREADABLE, f"{item.path} lies outside of /job")
         if item.unpack or item.kind is FileKind.DIRECTORY:

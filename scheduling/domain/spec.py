@@ -40,6 +40,11 @@ from scheduling.domain.spec_values import GIB, MIB, Wrong
 T = TypeVar("T")
 MOST_FINDINGS = 100
 MOST_CARDS = 20
+MOST_INPUTS = 1_000
+MOST_ENV, MOST_ENVS, MOST_ENV_BYTES, MOST_SECRETS = 65_536, 500, 262_144, 20
+"""A kernel starts no program with a variable above 128 KiB or all of them (secrets of 64 KiB too) above 2 MiB: such a job
+would fail on one node after the other, and look like their fault.
+"""
 MOST_DELAY_S = 366 * 86_400
 """The longest that a job may wait for anything: with the longest clock and interval of the database far away."""
 NAME = re.compile(r"[a-z0-9-]{1,63}")
@@ -192,6 +197,9 @@ class _Reader:
             return default
         if "\x00" in value:
             self.wrong(path, "bad_type", N_("text must not contain a null character"))
+            return default
+        if len(value) > spec_document.MOST_BYTES:
+            self.wrong(path, "out_of_range", N_("at most {most} characters"), most=spec_document.MOST_BYTES)
             return default
         return value
 
@@ -378,6 +386,13 @@ class _Reader:
                 self.wrong(path, "env_missing", N_("no value was given for {name}"), f"--env {name}=…", name=name)
             else:
                 envs[name] = self.scalar_text(path, item)
+                if len(envs[name].encode()) > MOST_ENV:
+                    self.wrong(path, "out_of_range", N_("at most {most} characters"), most=MOST_ENV)
+        if len(envs) > MOST_ENVS:
+            self.wrong("envs", "out_of_range", N_("at most {most} entries"), most=MOST_ENVS)
+        elif sum(len(name) + len(text.encode()) for name, text in envs.items()) > MOST_ENV_BYTES:
+            hint = self.context.say(N_("put data into inputs"))
+            self.wrong("envs", "out_of_range", N_("at most {most} characters"), hint, most=MOST_ENV_BYTES)
         return envs
 
     def secrets(self, value: object) -> tuple[str, ...]:
@@ -398,6 +413,8 @@ class _Reader:
                     path, "secret_missing", N_("no secret {name} is stored"), f"idlewild secret set {name}", name=name
                 )
             names.append(name)
+        if len(names) > MOST_SECRETS:
+            self.wrong("secrets", "out_of_range", N_("at most {most} entries"), most=MOST_SECRETS)
         return tuple(names)
 
     # -- data
@@ -416,7 +433,7 @@ class _Reader:
         elif workdir:
             found.append(self.stored("workdir", Input(path="/job", url=workdir, type="DIRECTORY")))
         taken = {"/job"} if found else set()
-        for i, item in enumerate(self.items("inputs", value)):
+        for i, item in enumerate(self.items("inputs", value, MOST_INPUTS - len(found))):
             path = f"inputs.{i}"
             one = self.input(path, self.section(path, item, "inputs"))
             if one.path in taken:

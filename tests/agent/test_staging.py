@@ -119,6 +119,13 @@ def test_a_foreign_address_never_sees_the_nodes_sign_in(staged: Staged) -> None:
     assert not {"authorization", "idlewild-lease"} & set(seen[0])
 
 
+@pytest.mark.parametrize("path", ["/job", "/job/"])
+def test_the_working_directory_itself_comes_as_an_archive(staged: Staged, job: Path, path: str) -> None:
+    """`workdir` of a spec: its files lie in /job itself, beside the other inputs."""
+    staged.bring(content(path, archive(**{"d/one": b"1", "two": b"2"}), unpack=True), content("plain", b"3"))
+    assert [(job / name).read_bytes() for name in ("d/one", "two", "plain")] == [b"1", b"2", b"3"]
+
+
 def test_archives_are_unpacked_below_their_place(staged: Staged, job: Path) -> None:
     staged.bring(
         content("/job/w", archive(**{"d/one": b"1", "two": b"2"}), unpack=True),

@@ -406,6 +406,18 @@ def test_half_a_character_is_no_text(data: Any) -> None:
         ({"placement": {"deadline": "9999-12-31T23:59:59-14:00"}}, "placement.deadline"),
         ({"placement": {"deadline": "0001-01-01T00:00:00+14:00"}}, "placement.deadline"),
         ({"resources": {"accelerators": {f"A{i}": 1 for i in range(21)}}}, "resources.accelerators"),
+        ({"run": "x" * (2**20 + 1)}, "run"),
+        ({"envs": {"A": "x" * 65_537}}, "envs.A"),  # no program starts with such an environment, on no node
+        ({"envs": {f"A{i}": "x" * 60_000 for i in range(5)}}, "envs"),
+        ({"envs": {f"A{i}": "x" for i in range(501)}}, "envs"),
+        ({"secrets": {f"A{i}": None for i in range(21)}}, "secrets"),
+        (
+            {
+                "workdir": "data:application/gzip;base64,AAAA",
+                "inputs": [{"path": f"a{i}", "content": "x"} for i in range(1_000)],
+            },
+            "inputs",
+        ),
     ],
 )
 def test_sizes_that_no_clock_and_no_sum_can_hold_are_refused(fields: dict[str, Any], path: str) -> None:
