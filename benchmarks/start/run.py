@@ -209,6 +209,7 @@ def claims_of(decisions: Sequence[float], starts: Sequence[float], *, quick: boo
 
 
 def measured(*, jobs: int, baselines: int, quick: bool) -> dict[str, Any]:
+    here = machine()
     folder = Path(tempfile.mkdtemp(prefix="idlewild-bench-"))
     folder.chmod(0o711)  # as root, the database's account passes through
     state = folder / "state"
@@ -235,7 +236,7 @@ def measured(*, jobs: int, baselines: int, quick: bool) -> dict[str, Any]:
         "baselines": bare,
         "seed": None,
         "commit": commit(),
-        "machine": {**machine(), "isolation": isolation},
+        "machine": {**here, "isolation": isolation},
     }
 
 
@@ -271,11 +272,10 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    scheduled = (
-        "normal" if os.sched_getscheduler(0) == os.SCHED_OTHER else "before others"
-    )  # on a machine that is shared
+    """Where it was measured; `load` is what else ran there before."""
     system = f"{platform.system()} {platform.release().split('-')[0]}"
-    return {"cores": os.cpu_count(), "system": system, "python": platform.python_version(), "scheduled": scheduled}
+    load = round(os.getloadavg()[0], 1)
+    return {"cores": os.cpu_count(), "system": system, "python": platform.python_version(), "load": load}
 
 
 def main() -> int:
