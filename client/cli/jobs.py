@@ -344,6 +344,7 @@ def ps(
         ("name", t("name")),
         ("project", t("project")),
         ("state", t("state")),
+        ("attempt.state", t("attempt")),
         ("reason", t("reason")),
         ("created_at", t("submitted")),
     ]

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from itertools import groupby
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
@@ -41,6 +43,17 @@ class LineRow:
     reason: str
     node: str
     href: str = ""
+
+
+def bounds(period: Any) -> dict[str, Any]:
+    """The half-open month of an invoice in its own zone, with its true length: a month with a clock change has an hour more or less."""
+    zone = ZoneInfo(period.timezone)
+    ends = [
+        {"utc": f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}", "local": f"{moment.astimezone(zone):%Y-%m-%d %H:%M}"}
+        for moment in (period.starts_at, period.ends_at)
+    ]
+    hours = (period.ends_at - period.starts_at) / timedelta(hours=1)
+    return {"ends": ends, "zone": period.timezone, "hours": f"{hours:g}"}
 
 
 def row(line: PrintedLine, href: str = "") -> LineRow:

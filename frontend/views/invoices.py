@@ -41,6 +41,7 @@ def _head(invoice: Any) -> dict[str, Any]:
         "state": invoice.state,
         "demo": invoice.demo,
         "month": money_lines.month_text(invoice.period.month),
+        "bounds": money_lines.bounds(invoice.period),
         "total": Money(invoice.total_minor, invoice.currency),
         "tax": Money(invoice.tax_minor, invoice.currency),
         "due_at": invoice.due_at,

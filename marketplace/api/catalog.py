@@ -17,7 +17,7 @@ from portal.accounts.permissions import Needs
 from portal.api.idempotency import idempotent
 from portal.api.pagination import CursorPage, slice_of
 from portal.api.schema import paged
-from portal.api.serializers import parsed, queried
+from portal.api.serializers import Empty, parsed, queried
 from portal.kit.errors import Finding, InvalidInput
 
 
@@ -128,6 +128,7 @@ class OfferDeed(APIView):
     def post(self, request: Any, public_id: str, deed: str) -> Response:
         actor, now = request.actor, clock.now()
         offer = offers.of_provider(actor.home(), public_id)
+        parsed(Empty, request)
         services = {"pause": offer_services.pause, "resume": offer_services.resume, "withdraw": offer_services.withdraw}
         services[deed](offer=offer, by=actor.id, now=now)
         return Response(detail(public_id, request, now))

@@ -155,6 +155,9 @@ class JobOut(serializers.Serializer):
     point = serializers.IntegerField(allow_null=True)
     cap = serializers.DictField()
     waiting = serializers.DictField(allow_null=True)
+    attempt = serializers.DictField(
+        allow_null=True, help_text="The attempt that holds a place now: id, state, phase, node."
+    )
     tasks = serializers.DictField()
     submitted_by = serializers.CharField()
     cancel_requested_at = serializers.DateTimeField(allow_null=True)

@@ -117,12 +117,23 @@ def job(row: Job, *, spec: bool = True) -> Shown:
         "point": row.point,
         "cap": cap(row),
         "waiting": next((one.waiting for one in tasks if one.state == "queued" and one.waiting), None),
+        "attempt": next((_live(attempt) for one in tasks for attempt in one.live_attempts), None),
         "tasks": {"count": len(tasks), "ended": sum(one.ended_at is not None for one in tasks)},
         "submitted_by": row.submitted_by,
         "cancel_requested_at": row.cancel_requested_at,
         "created_at": row.created_at,
         "ended_at": row.ended_at,
         **({"spec": row.spec} if spec else {}),
+    }
+
+
+def _live(row: Attempt) -> Shown:
+    """Where the job stands now: a silent node shows here, while the job itself is still `running`."""
+    return {
+        "id": row.public_id,
+        "state": str(row.state),
+        "phase": row.phase,
+        "node": {"id": row.node.public_id, "name": row.node.name},
     }
 
 

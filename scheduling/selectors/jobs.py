@@ -68,7 +68,10 @@ def any_one(public_id: str) -> Job:
 
 def _with_names(rows: QuerySet[Job]) -> QuerySet[Job]:
     tasks = Prefetch("tasks", Task.objects.order_by("id"))
-    return rows.select_related("organisation", "project", "quote").prefetch_related(tasks)
+    live = Attempt.objects.filter(state__in=_LIVE).select_related("node").order_by("-id")
+    return rows.select_related("organisation", "project", "quote").prefetch_related(
+        tasks, Prefetch("tasks__attempts", live, to_attr="live_attempts")
+    )
 
 
 def tasks(job: Job) -> QuerySet[Task]:

@@ -1,5 +1,6 @@
 """Explain names the cause with its numbers (P38), what would help, why here and not there, and why it ended."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ SIX: dict[str, tuple[dict[str, Any], str, str, str, str, str]] = {
 
 @pytest.mark.parametrize("cause", SIX)
 def test_each_of_six_causes_is_told_and_its_help_makes_the_job_start(ada: Person, sol: Person, cause: str) -> None:
+    """P38."""
     changes, tier, reason, asked, best, field = SIX[cause]
     hours = [{"from": "22:00", "to": "23:00", "timezone": "UTC"}] if cause == "window" else None
     a_node(sol, gpus=2, terms={"hours": hours} if hours else None)
@@ -158,9 +160,11 @@ def test_explaining_is_quick(ada: Person, sol: Person) -> None:
     heard()
     job = submit(ada, max_price="0.01")
     cycle.run(now=NOW)
-    times = []
+    times, busy = [], []
     for _ in range(20):
-        begun = clock.now()
+        begun, worked = clock.now(), time.process_time()
         explain.job(job, now=NOW)
         times.append(clock.now() - begun)
-    assert sorted(times)[10] <= timedelta(milliseconds=300)  # the median: the machine may be busy with other tests
+        busy.append(time.process_time() - worked)
+    assert min(times) <= timedelta(milliseconds=300)  # the machine may be busy with other tests …
+    assert sorted(busy)[18] <= 0.3  # … so the p95 is that of our own work
