@@ -119,7 +119,7 @@ def test_an_agent_that_is_killed_and_started_again_loses_no_second(
 ) -> None:
     """P21 on a real agent: only the agent dies; the same process goes on under the same lease, its log has no gap."""
     machine = a_machine("one", own_jobs=False)
-    job = submit(ada, COUNT.format(n=40))
+    job = submit(ada, COUNT.format(n=25))
     attempt = eventually(lambda: running(job), what="the job runs and prints")
     for starts in range(2, 5):
         machine.restart()
@@ -132,7 +132,7 @@ def test_an_agent_that_is_killed_and_started_again_loses_no_second(
     assert Attempt.objects.filter(task__job=job).count() == 1
     attempt.refresh_from_db()
     lines = logs.read(attempt=attempt, stream="stdout").data.decode().split()[1::2]
-    assert lines == [str(n) for n in range(40)]
+    assert lines == [str(n) for n in range(25)]
     metered = sum(
         UsageRecord.objects.filter(attempt_ref=attempt.public_id, resource="core").values_list("qty_us", flat=True)
     )
