@@ -34,7 +34,11 @@ def test_gaps_of_a_sentence_are_the_same_in_both_languages(chinese) -> None:  # 
 
 
 def braces(text: str) -> list[str]:
-    return sorted(name for _text, name, _spec, _conversion in string.Formatter().parse(text) if name) if "{" in text else []
+    return (
+        sorted(name for _text, name, _spec, _conversion in string.Formatter().parse(text) if name)
+        if "{" in text
+        else []
+    )
 
 
 def test_a_chinese_text_is_chinese(chinese) -> None:  # type: ignore[no-untyped-def]
