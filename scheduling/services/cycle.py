@@ -160,10 +160,10 @@ def _over(task: Task, now: datetime) -> EndReason | None:
     limit = asking.deadline(spec, begun=task.job.created_at)
     if limit is not None and now.timestamp() >= limit:
         return EndReason.DEADLINE_PASSED
+    if _is_spent(task):  # held tasks wait for as long as it takes: they lack money, not capacity
+        return EndReason.BUDGET_EXHAUSTED if task.job.budget_on_exceed == "stop" else None
     if _waits_too_long(task, timedelta(seconds=spec.retry_for_s), now):
         return EndReason.NO_CAPACITY
-    if _is_spent(task) and task.job.budget_on_exceed == "stop":
-        return EndReason.BUDGET_EXHAUSTED
     return None
 
 

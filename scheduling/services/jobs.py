@@ -22,7 +22,7 @@ from portal.outbox.services import put
 from scheduling.domain.attempt import LIVE
 from scheduling.domain.demand import JobSpec, Pick, TaskSpec
 from scheduling.domain.job import JOB_OPEN, JobState, TaskEvent, TaskState
-from scheduling.domain.reasons import EndReason
+from scheduling.domain.reasons import EndReason, WaitReason
 from scheduling.domain.spec import BUDGET_ACTIONS
 from scheduling.domain.spec_values import Wrong, money_minor
 from scheduling.models import Attempt, Job, Quote, Task
@@ -161,6 +161,9 @@ def change(*, job: Job, values: Mapping[str, Any], by: str, now: datetime) -> Jo
     if job.state not in JOB_OPEN and set(values) - {"labels"}:
         raise Conflict(_("This job has ended."), code="job_ended", state=job.state)
     with transaction.atomic():
+        if "budget_minor" in values:  # what its budget held looks for capacity from now on
+            held = Task.objects.filter(job=job, state=TaskState.QUEUED, waiting__reason=WaitReason.BUDGET_HELD.value)
+            held.update(queued_at=now)
         row = Job.objects.select_for_update(no_key=True).get(id=job.id)
         changed = {name: value for name, value in values.items() if getattr(row, name) != value}
         if changed:
