@@ -61,6 +61,7 @@ def django_db_setup(django_test_environment: None, django_db_blocker: object) ->
         admin.execute(
             f"CREATE DATABASE {database_name()} TEMPLATE {TEMPLATE} OWNER {embedded.OWNER} STRATEGY file_copy"
         )
+        admin.execute(f"REVOKE TEMPORARY ON DATABASE {database_name()} FROM PUBLIC")  # a copy does not inherit it
     yield
     from django.db import connections
 

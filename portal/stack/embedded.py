@@ -379,6 +379,8 @@ def provide_roles(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
 def provide_schema(connection: "psycopg.Connection[tuple[object, ...]]") -> None:  # type: ignore[name-defined]  # noqa: F821
     for extension in EXTENSIONS:
         connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}")
+    # Without this the app could hang a trigger of its own on a temporary table, and write balances from inside it.
+    connection.execute(f"REVOKE TEMPORARY ON DATABASE {connection.info.dbname} FROM PUBLIC")
     connection.execute(f"GRANT ALL ON SCHEMA public TO {OWNER}")
     connection.execute(f"GRANT USAGE ON SCHEMA public TO {APP}")
     connection.execute(

@@ -30,12 +30,16 @@ COLUMN = {
 }
 
 
+def _as(role):
+    here = settings.DATABASES["default"]
+    place = {"host": here.get("HOST"), "port": here.get("PORT") or None, "dbname": here["NAME"], "user": role}
+    return {name: value for name, value in place.items() if value}
+
+
 @pytest.fixture(params=[embedded.APP, embedded.OWNER])
 def attack(request):
     """Run one statement (or several) as that role in a transaction of its own; the SQLSTATE of the refusal, or "" if it passed."""
-    here = settings.DATABASES["default"]
-    place = {"host": here.get("HOST"), "port": here.get("PORT") or None, "dbname": here["NAME"], "user": request.param}
-    with psycopg.connect(**{name: value for name, value in place.items() if value}) as link:
+    with psycopg.connect(**_as(request.param)) as link:
 
         def run(*statements):
             try:
@@ -235,6 +239,11 @@ def test_a_balance_changes_only_by_an_entry(attack, accounts):
     assert attack(opened.format("cash", "true", 5)) == "42501"
     assert attack(opened.format("wallet", "true", 0)) == "23514"
     assert attack(opened.format("gold", "true", 0)) == "23514"
+
+
+def test_the_app_has_no_temporary_tables_whose_triggers_could_reach_a_balance():
+    with psycopg.connect(**_as(embedded.APP)) as link, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        link.execute("CREATE TEMPORARY TABLE lever (x int)")
 
 
 def test_wallets_and_accruals_never_fall_below_zero(attack, accounts):
