@@ -25,6 +25,8 @@ from scheduling.services import live
 SCHEME = "artefact://"
 CHUNK = 4 * 1024 * 1024
 MOST = 1024**4
+GIB, SLACK = 1024**3, 1024**2
+"""The job's disk, and what a tar lays around it: no node may fill our store with more than its lease has room for."""
 KEPT_FOR = timedelta(days=30)
 EXPIRE_BATCH = 200
 
@@ -53,6 +55,8 @@ def upload(
     """
     if len(data) > CHUNK:
         raise TooLarge(_("A part has at most 4 MiB."))
+    if total > attempt.lease.disk_gib * GIB + SLACK:
+        raise TooLarge(_("An output is at most as large as the disk of its job."))
     if sha256(data).hexdigest() != digest:
         raise _bad("sha256", _("the hash is not that of the bytes"))
     with transaction.atomic():

@@ -114,10 +114,9 @@ def _one(
     start, until = meter.proven_until, max(meter.proven_until, min(reading.until, received_at))
     growth = reading.qty - meter.accepted
     if count and reading.resource != TRANSFER:
-        needed = timedelta(microseconds=-(-growth * MILLI // count))
-        over = start + needed - received_at
-        until = max(until, min(received_at, start + needed))
-        if (over > TOLERANCE or reading.count_milli > allowed > 0) and not stale:
+        needed, seen = -(-growth * MILLI // count), _us(received_at - start)
+        until = max(until, start + timedelta(microseconds=min(needed, max(0, seen))))
+        if (needed - seen > _us(TOLERANCE) or reading.count_milli > allowed > 0) and not stale:
             _suspicious(attempt, lease, reading, allowed, received_at)
         growth = min(growth, count * _us(until - start) // MILLI)
     if stale:
@@ -151,8 +150,9 @@ def allocation(lease: Lease, resource: str) -> int:
 def _first_start(attempt: Attempt, count: int, reading: Reading) -> datetime:
     """Where the first interval begins: as long before the reading as it says, not before the attempt was accepted."""
     accepted = attempt.accepted_at or reading.until
-    used = timedelta(microseconds=-(-reading.qty * MILLI // count)) if count else timedelta(0)
-    begun = reading.until - used
+    most = max(0, _us(reading.until - accepted))  # a claim of 2**62 is no interval that a clock can hold
+    used = min(most, -(-reading.qty * MILLI // count)) if count else 0
+    begun = reading.until - timedelta(microseconds=used)
     return max(accepted, min(begun, attempt.started_at or begun))
 
 

@@ -90,6 +90,18 @@ def test_parts_have_limits(work: Work) -> None:
         )
 
 
+def test_no_output_is_larger_than_the_disk_of_its_job(work: Work) -> None:
+    """The node says how much will come; a store that believed a petabyte could be filled by one lease."""
+    attempt = work.fresh()
+    for total, refused in ((attempt.lease.disk_gib * 2**30, False), (attempt.lease.disk_gib * 2**30 + 2**21, True)):
+        given = {"offset": 0, "data": b"x", "digest": sha256(b"x").hexdigest(), "total": total, "whole_digest": None}
+        if refused:
+            with pytest.raises(TooLarge):
+                artefacts.upload(attempt=attempt, name="result", now=THEN, **given)
+        else:
+            assert artefacts.upload(attempt=attempt, name="result", now=THEN, **given).offset == 1
+
+
 def test_the_next_result_of_a_name_takes_the_place_of_the_last(work: Work) -> None:
     digest = upload(work, b"first")
     work.finish(THEN + S, outputs={"result": (5, digest)})

@@ -62,6 +62,15 @@ def test_twice_the_cores_are_clipped_to_the_allocation_and_audited_once(ada: Per
     assert AuditEvent.objects.filter(deed="usage.clipped", target=work.name).count() == 1
 
 
+def test_a_claim_that_no_clock_can_hold_is_clipped_like_any_other(ada: Person, sol: Person) -> None:
+    """2**62 µs of a tenth of a core is an interval of a million years: the sum was no date, and the batch broke."""
+    work = a_running(ada, a_node(sol))
+    assert work.use(2**62, THEN + S, count=1, seq=1) == "stored"
+    assert work.use(2**62 + 5, THEN + 2 * S, count=1, seq=2) == "stored"
+    assert total(work) == 2_000
+    assert AuditEvent.objects.filter(deed="usage.clipped").count() == 1
+
+
 def test_jitter_of_the_network_loses_nothing(ada: Person, sol: Person) -> None:
     """The first report comes 400 ms late, the second at once: its interval is too short, and the rest follows."""
     work = a_running(ada, a_node(sol))
