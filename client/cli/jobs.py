@@ -1,12 +1,9 @@
 """Commands of the tenant: from a quote to the outputs."""
 
 import shlex
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Optional
 
 import typer
@@ -18,6 +15,7 @@ from ..models import Event, Job, Quote, Row, money_text, rows_of, text
 from ..watch import Ended, Follower, Item, Line
 from ..words import N_, t
 from . import front
+from .interrupts import Interrupts
 from .session import Session, listing, of, pairs, plain, reach
 
 TWICE_S = 3.0
@@ -124,31 +122,13 @@ def picked(session: Session, answer: Quote, whole: dict[str, Any], point: Option
     return point
 
 
-@contextmanager
-def held_back() -> Iterator[list[int]]:
-    """Ctrl-C waits until the answer is there: nobody has to guess whether the job exists. A second does not wait."""
-    came: list[int] = []
-
-    def note(number: int, frame: Optional[FrameType]) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
+def submitted(session: Session, whole: dict[str, Any], answer: Quote, point: int, ctrl_c: Interrupts) -> Job:
+    """The job. Ctrl-C waits for the portal's answer, so that nobody has to guess whether the job exists."""
     try:
-        yield came
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def submitted(session: Session, whole: dict[str, Any], answer: Quote, point: int) -> "tuple[Job, bool]":
-    """The job, and whether Ctrl-C came meanwhile."""
-    try:
-        with held_back() as came:
-            job = session.portal.jobs.submit(whole, quote=answer.id, point=point, key=session.key)
+        with ctrl_c.held():
+            return session.portal.jobs.submit(whole, quote=answer.id, point=point, key=session.key)
     except KeyboardInterrupt:
         raise Detached(t("Stopped while the job was being submitted: see `idlewild ps` whether it exists.")) from None
-    return job, bool(came)
 
 
 def announced(session: Session, job: Job) -> None:
@@ -184,34 +164,36 @@ def run(
         "region": region,
         "name": name,
     }
-    try:
-        whole = described(session, file, env, flags)
-        answer = quoted(session, whole, quote=quote, explain=explain)
-        if session.dry_run:
+    with Interrupts() as ctrl_c:
+        try:
+            whole = described(session, file, env, flags)
+            answer = quoted(session, whole, quote=quote, explain=explain)
+            if session.dry_run:
+                return
+            chosen = picked(session, answer, whole, point)
+            ctrl_c.check()
+        except (KeyboardInterrupt, typer.Abort):
+            raise Detached(t("Nothing was submitted."), code="interrupted") from None
+        job = submitted(session, whole, answer, chosen, ctrl_c)
+        if detach:
+            announced(session, job)
+            session.say(t("Follow it with `idlewild logs {id}`.", id=job.id))
             return
-        chosen = picked(session, answer, whole, point)
-    except (KeyboardInterrupt, typer.Abort):
-        raise Detached(t("Nothing was submitted."), code="interrupted") from None
-    job, stopped = submitted(session, whole, answer, chosen)
-    if detach:
-        announced(session, job)
-        session.say(t("Follow it with `idlewild logs {id}`.", id=job.id))
-        return
-    ended = followed(session, job.id, new=job, stopped=stopped)
+        ended = followed(session, job.id, ctrl_c, new=job)
     concluded(session, ended)
     if fetch is not None and ended.job.state.value == "done":
         fetched(session, job.id, fetch)
 
 
-def followed(session: Session, job: str, *, new: Optional[Job] = None, stopped: bool = False) -> Ended:
+def followed(session: Session, job: str, ctrl_c: Interrupts, *, new: Optional[Job] = None) -> Ended:
     """Show what happens until the end. Ctrl-C detaches; twice within three seconds cancels."""
     try:
         if new is not None:
             announced(session, new)
-        if stopped:
-            raise KeyboardInterrupt
-        return told(session, Follower(session.portal, job).items())
+        ctrl_c.check()
+        return told(session, Follower(session.portal, job, sleep=ctrl_c.sleep).items())
     except KeyboardInterrupt:
+        ctrl_c.answer()
         session.warn(
             t(
                 "Detached; the job goes on. End it with `idlewild cancel {id}`, or press Ctrl-C again within 3 s.",
@@ -219,7 +201,7 @@ def followed(session: Session, job: str, *, new: Optional[Job] = None, stopped: 
             )
         )
     try:
-        time.sleep(TWICE_S)
+        ctrl_c.sleep(TWICE_S)
     except KeyboardInterrupt:
         session.portal.jobs.cancel(job)
         session.warn(t("Cancelled {id}.", id=job))
@@ -442,14 +424,16 @@ def logs(
     if stream not in {"", "stdout", "stderr"}:
         raise typer.BadParameter(t("--stream is stdout or stderr."))
     name, _, task = job.partition("/")
-    follower = Follower(session.portal, name, attempt=attempt, task=task, stream=stream)
+    ctrl_c = Interrupts()
+    follower = Follower(session.portal, name, attempt=attempt, task=task, stream=stream, sleep=ctrl_c.sleep)
     if follow:
-        try:
-            for item in follower.items():
-                if isinstance(item, Line):
-                    told_line(session, item)
-        except KeyboardInterrupt:
-            return
+        with ctrl_c:
+            try:
+                for item in follower.items():
+                    if isinstance(item, Line):
+                        told_line(session, item)
+            except KeyboardInterrupt:
+                return
         return
     session.portal.jobs.get(name)
     for line in [*follower.lines(), *follower.rest()]:
@@ -513,7 +497,9 @@ def retry(
     session.emit({"job": answer.raw})
     session.say(t("{id} runs again.", id=job))
     if wait:
-        concluded(session, followed(session, job))
+        with Interrupts() as ctrl_c:
+            ended = followed(session, job, ctrl_c)
+        concluded(session, ended)
 
 
 @app.command(help=N_("Copy a job's outputs here: JOB, JOB/NAME or an artefact's id, and a folder or file."))
