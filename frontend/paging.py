@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from portal.api.pagination import read_cursor, write_cursor
 from portal.kit.errors import BadRequest
@@ -18,7 +19,7 @@ def page_of(request: HttpRequest, rows: QuerySet[Any], size: int = ROWS) -> tupl
     if text:
         position = read_cursor(text)
         if isinstance(position, bool) or not isinstance(position, int):
-            raise BadRequest("This address was not made by us: begin again without its cursor.", code="bad_cursor")
+            raise BadRequest(_("This address was not made by us: begin again without its cursor."), code="bad_cursor")
         rows = rows.filter(pk__lt=position)
     found = list(rows[: size + 1])
     return found[:size], write_cursor(found[size - 1].pk) if len(found) > size else ""

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 
 from billing.domain.invoicing import InvoiceState
 from billing.domain.statement import PrintedLine, iso, quantity_text
@@ -66,7 +67,7 @@ def one(*, organisation_id: int, public_id: str) -> Invoice:
     mine = for_organisation(organisation_id=organisation_id)
     invoice = mine.filter(public_id=public_id).first() or mine.filter(number=public_id).first()
     if invoice is None:
-        raise NotFound("there is no such invoice")
+        raise NotFound(_("There is no such invoice that you can see."))
     return invoice
 
 
@@ -87,7 +88,7 @@ def line(invoice: Invoice, position: int) -> InvoiceLine:
     """One stored line; NotFound if the invoice has no such position."""
     found = InvoiceLine.objects.filter(invoice=invoice, position=position).first()
     if found is None:
-        raise NotFound(f"the invoice has no line {position}")
+        raise NotFound(_("The invoice has no such line."))
     return found
 
 
@@ -133,8 +134,8 @@ def document(invoice: Invoice, format: str, language: str = "en") -> bytes:
     ).first()
     if found is None:
         if format in {"pdf", "csv", "json"}:
-            raise Unavailable("the document is being made: ask again in a minute", retry_after=60)
-        raise NotFound(f"there is no format {format}: pdf, csv or json")
+            raise Unavailable(_("The document is being made: ask again in a minute."), retry_after=60)
+        raise NotFound(_("There is no such format: ask for pdf, csv or json."))
     return bytes(found.content)
 
 

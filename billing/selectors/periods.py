@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+
 from billing.domain.periods import PeriodState
 from billing.models import BillingPeriod
 from portal.kit.errors import NotFound
@@ -12,7 +14,9 @@ def of_month(*, organisation_id: int, month: str) -> BillingPeriod:
     """The stored period of that name; NotFound if the tenant has none (nothing was used then)."""
     period = BillingPeriod.objects.filter(organisation_id=organisation_id, month=month).first()
     if period is None:
-        raise NotFound(f"there is no billing month {month} for this organisation")
+        raise NotFound(
+            _("Nothing was used in %(month)s: this organisation has no such billing month.") % {"month": month}
+        )
     return period
 
 

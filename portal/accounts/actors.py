@@ -6,6 +6,8 @@ A person or a key, in one organisation, with deeds. Made at the door, handed to 
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+
 from portal.accounts.models import ApiKey, Membership, Organisation, Project, Role, User
 from portal.accounts.permissions import DEEDS_IN_CHILDREN, READERS_OF_CHILDREN, ROLE_DEEDS
 from portal.kit.errors import NotFound
@@ -46,7 +48,7 @@ class Actor:
         """The organisation, or 404 for a person who has none."""
         if self.organisation is None:
             raise NotFound(
-                "You belong to no organisation yet: make one, or accept an invitation.", code="no_organisation"
+                _("You belong to no organisation yet: make one, or accept an invitation."), code="no_organisation"
             )
         return self.organisation
 
@@ -65,7 +67,9 @@ def of_user(user: User, slug: str | None = None) -> Actor:
         return _member(user, member)
     reader = _as_parent(slug, {m.organisation_id: Role(m.role) for m in memberships})
     if reader is None:
-        raise NotFound(f"There is no organisation {slug} that you can see.", code="organisation_not_found")
+        raise NotFound(
+            _("There is no organisation %(slug)s that you can see.") % {"slug": slug}, code="organisation_not_found"
+        )
     return Actor(user, reader, None, frozenset(str(deed) for deed in DEEDS_IN_CHILDREN))
 
 
@@ -78,7 +82,10 @@ def of_key(key: ApiKey, now: datetime, slug: str | None = None) -> Actor:
         reader = _as_parent(slug, {member.organisation_id: Role(member.role)})
         kept = deeds & {str(deed) for deed in DEEDS_IN_CHILDREN}
         if reader is None or not kept:
-            raise NotFound(f"There is no organisation {slug} that this key can see.", code="organisation_not_found")
+            raise NotFound(
+                _("There is no organisation %(slug)s that this key can see.") % {"slug": slug},
+                code="organisation_not_found",
+            )
         return Actor(member.user, reader, None, kept, key)
     return Actor(member.user, member.organisation, Role(member.role), deeds, key)
 
@@ -92,7 +99,7 @@ def _as_parent(slug: str, roles: dict[int, Role]) -> Organisation | None:
     """The organisation `slug` if one of its ancestors is among `roles` with a reading role."""
     target = Organisation.objects.filter(slug=slug).select_related("parent").first()
     above = target.parent if target else None
-    for _ in range(MAX_TREE):
+    for _level in range(MAX_TREE):
         if above is None:
             return None
         if roles.get(above.id) in READERS_OF_CHILDREN:

@@ -71,6 +71,8 @@ def demand(actor: Any, deed: str) -> None:
         raise NotSignedIn(_("Sign in, or send an API key: Authorization: Bearer idw_…"))
     if may(actor, deed):
         return
+    if actor.organisation is None:
+        actor.home()  # says what to do: there is nobody who could grant anything
     if deed in actor.deeds:
         raise Forbidden(
             _("This organisation is suspended: it can read and pay, nothing else. Ask the operator of the platform."),

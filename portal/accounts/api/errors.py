@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -36,5 +37,5 @@ class OneError(APIView):
     @extend_schema(responses=ErrorOut, operation_id="errors_get")
     def get(self, request: Any, code: str) -> Response:
         if code not in CODES:
-            raise NotFound("There is no such error code.")
+            raise NotFound(_("There is no such error code."))
         return Response({"code": code, "help": CODES[code]})

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -108,7 +109,7 @@ class Organisation(APIView):
 def _demand_in_person(actor: actors.Actor, slug: str) -> None:
     """Another organisation than the request's is changed by its owner in person; a key stays in its own."""
     if actor.key is not None:
-        raise Forbidden("An API key changes its own organisation only.")
+        raise Forbidden(_("An API key changes its own organisation only."))
     demand(actors.of_user(actor.user, slug), Deed.ORGANISATION_MANAGE)
 
 
