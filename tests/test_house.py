@@ -435,6 +435,32 @@ def test_a_guarded_write_looks_at_its_row_count() -> None:
     assert set(ANY_NUMBER) <= found_here, f"no longer there: {sorted(set(ANY_NUMBER) - found_here)}"
 
 
+# Refusals that no tenant's page, program or command shows: who lost a race, what operators' commands say, what the rules say to their callers.
+PLAIN_REFUSALS = {
+    "billing/domain", "billing/selectors/balances.py", "billing/services/documents.py", "billing/services/holds.py", "billing/services/invoices.py",
+    "billing/services/ledger.py", "billing/services/periods.py", "billing/services/usage.py", "portal/kit/machine.py", "scheduling/domain",
+    "scheduling/services/leases.py", "scheduling/services/outcomes.py", "scheduling/services/reports.py",
+}  # fmt: skip
+
+
+def test_a_refusal_is_said_in_the_readers_language() -> None:
+    from portal.kit import errors
+
+    ours = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.IdlewildError)
+    }
+    found(
+        [
+            f"{path}:{node.lineno} {ast.unparse(node.args[0])[:80]}"
+            for path in python_files("portal", "scheduling", "billing", "marketplace", "frontend")
+            if not any(path.is_relative_to(place) for place in PLAIN_REFUSALS)
+            for node, name in calls(path)
+            if name.rpartition(".")[2] in ours and node.args and isinstance(node.args[0], ast.Constant | ast.JoinedStr)
+        ],
+        "wrap it in gettext's _(), with named gaps",
+    )
+
+
 # --- celery -----------------------------------------------------------------------------------------------------------------------
 def test_the_timetable_names_tasks_that_exist() -> None:
     from portal.celery import TIMETABLE, app
