@@ -1,7 +1,7 @@
 """Pages for everybody: what Idlewild is, and the switches for language, theme and organisation."""
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import check_for_language
@@ -34,7 +34,7 @@ def landing(request: HttpRequest) -> HttpResponse:
 @require_POST
 def preferences(request: HttpRequest) -> HttpResponse:
     """Language and theme: a cookie for this browser, the profile for the others."""
-    answer = redirect(_inside(request, request.POST.get("next", "")))
+    answer = HttpResponseRedirect(_inside(request, request.POST.get("next", "")))
     language, theme = request.POST.get("language", ""), request.POST.get("theme", "")
     chosen: dict[str, str] = {}
     if language in dict(settings.LANGUAGES) and check_for_language(language):
@@ -59,6 +59,6 @@ def switch(request: PageRequest) -> HttpResponse:
 
 def _inside(request: HttpRequest, target: str) -> str:
     """Only addresses of ours: never a way to send somebody elsewhere."""
-    if url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+    if target.startswith("/") and url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return target
     return "/"

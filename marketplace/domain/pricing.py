@@ -219,6 +219,12 @@ def _green(data: Mapping[str, Any], at: str, findings: list[Finding]) -> int | N
     return ppm
 
 
+LAST_YEAR = 9000
+"""9999-12-31 west of Greenwich is the year 10000: PostgreSQL stores it and no program reads it back, so one such offer
+broke the market's page for everybody.
+"""
+
+
 def _until(data: Mapping[str, Any], at: str, now: datetime, findings: list[Finding]) -> datetime | None:
     value = data.get("until")
     if value is None:
@@ -227,6 +233,8 @@ def _until(data: Mapping[str, Any], at: str, now: datetime, findings: list[Findi
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         if moment.tzinfo is None:
             raise ValueError("a time with its zone")
+        if moment.year > LAST_YEAR:
+            raise ValueError("a time that a calendar can hold")
         if moment <= now:
             raise ValueError("a time to come")
     except ValueError as error:

@@ -264,3 +264,5 @@ def test_language_theme_and_next_stay_inside(ada: Person) -> None:
     odd = browser.post("/preferences", {"language": "tlh", "theme": "neon", "next": "/jobs"})
     assert odd.headers["Location"] == "/jobs"
     assert not odd.cookies
+    for strange in ("NaN", "-1", "//elsewhere.example", "javascript:alert(1)", "漢"):  # no page has such a name
+        assert browser.post("/preferences", {"theme": "dark", "next": strange}).headers["Location"] == "/"
