@@ -59,6 +59,8 @@ def switch(request: PageRequest) -> HttpResponse:
 
 def _inside(request: HttpRequest, target: str) -> str:
     """Only addresses of ours: never a way to send somebody elsewhere."""
-    if target.startswith("/") and url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+    if target.startswith("/") and url_has_allowed_host_and_scheme(
+        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    ):
         return target
     return "/"
