@@ -29,7 +29,7 @@ SAMPLES: dict[str, Spec] = {
         "name": "one-card",
         "task_type": "inference",
         "run": 'echo "one card for a while"\nfor i in 1 2 3 4 5 6; do echo "batch $i"; sleep 3; done\n',
-        "resources": {"cpus": "1", "memory": "0.5", "accelerators": "virtual:1"},
+        "resources": {"cpus": "0.5", "memory": "0.25", "accelerators": "virtual:1"},
         "max_duration": "10m",
     },
 }

@@ -214,15 +214,15 @@ def ended(job: Any, last: Any | None) -> dict[str, Any] | None:
     return {"text": word.text, "tone": word.tone, "icon": word.icon, "message": message, "following": following}
 
 
-def event(found: Any) -> dict[str, Any]:
-    """One event in words."""
+def event(found: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """One event in words. `names`: of nodes, by id."""
     word = words.word("event", found.type)
     data = found.data or {}
     parts = []
     if data.get("reason"):
         kind = "waiting" if found.type == "task.waiting" else "reason"
         parts.append(str(words.word(kind, data["reason"]).text))
-    parts += [str(data[name]) for name in ("node", "region", "message") if data.get(name)]
+    parts += [str(names.get(data[name], data[name])) for name in ("node", "region", "message") if data.get(name)]
     return {
         "text": word.text,
         "tone": word.tone,

@@ -1,6 +1,6 @@
 """Printed lines as page rows: the same for a job's cost, the upcoming month and an issued invoice."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import groupby
@@ -56,7 +56,8 @@ def bounds(period: Any) -> dict[str, Any]:
     return {"ends": ends, "zone": period.timezone, "hours": f"{hours:g}"}
 
 
-def row(line: PrintedLine, href: str = "") -> LineRow:
+def row(line: PrintedLine, href: str = "", names: Mapping[str, str] | None = None) -> LineRow:
+    """A printed line. `names`: of nodes by id, where the page knows them."""
     spot = line.sku.rsplit(":", 1)[-1] == "spot"
     detail = [part for part in (line.hardware_model, line.zone or line.region) if part and part != "-"]
     if spot:
@@ -78,7 +79,7 @@ def row(line: PrintedLine, href: str = "") -> LineRow:
         virtual=line.virtual,
         demo=line.demo,
         reason=str(words.word("reason", line.unbilled_reason).text) if line.unbilled_reason else "",
-        node=line.node_ref or _("unknown node"),
+        node=(names or {}).get(line.node_ref, line.node_ref) or _("unknown node"),
         href=href,
     )
 

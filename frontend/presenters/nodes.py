@@ -27,7 +27,7 @@ class Contact:
     heard_at: datetime | None
 
 
-def contact(node: Any, ages_ms: Mapping[str, int]) -> Contact:
+def contact(node: Any, ages_ms: Mapping[str, int], now: datetime) -> Contact:
     capacity = capacity_of(node)
     heard_at = capacity.last_sync_at if capacity else None
     age = ages_ms.get(node.public_id)
@@ -35,7 +35,9 @@ def contact(node: Any, ages_ms: Mapping[str, int]) -> Contact:
         return Contact("unknown", heard_at)
     if age is None:
         return Contact("silent" if heard_at else "unknown", heard_at)
-    return Contact("online" if age == 0 else "suspect" if age < SUSPECT_MS else "silent", heard_at)
+    if age == 0:
+        return Contact("online", now)
+    return Contact("suspect" if age < SUSPECT_MS else "silent", heard_at)
 
 
 def capacity_of(node: Any) -> Any | None:
@@ -61,10 +63,10 @@ def hardware(node: Any, devices: Iterable[Any]) -> str:
     return " · ".join(parts)
 
 
-def row(node: Any, ages_ms: Mapping[str, int], *, link: bool = True) -> dict[str, Any]:
+def row(node: Any, ages_ms: Mapping[str, int], now: datetime, *, link: bool = True) -> dict[str, Any]:
     """A line of the node table."""
     devices = list(node.devices.all())
-    heard = contact(node, ages_ms)
+    heard = contact(node, ages_ms, now)
     capacity = capacity_of(node)
     return {
         "public_id": node.public_id,
@@ -101,6 +103,7 @@ def now(node: Any) -> dict[str, Any]:
         "used_cores": figures.cores(capacity.total_cores_milli - capacity.free_cores_milli),
         "used_cards": figures.number(capacity.total_cards - capacity.free_cards),
         "cards": capacity.total_cards,
+        "running": node.attempts.filter(ended_at=None).count(),
     }
 
 

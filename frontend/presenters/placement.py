@@ -158,8 +158,9 @@ def refusals(tiers: Any) -> list[dict[str, str]]:
 
 
 # --- a decision ----------------------------------------------------------------------------------------------------------
-def decision(found: Any, attempt: Any | None, points: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """A stored decision: why here, why not there. `points`: the front of the quote behind it, for jobs that had one."""
+def decision(found: Any, attempt: Any, job: Any) -> dict[str, Any]:
+    """A stored decision: why here, why not there; with the front of the quote behind it, for jobs that had one."""
+    points = job.quote.points if job.quote else ()
     chosen = found.choice or {}
     chosen = chosen.get("point", chosen)
     code = chosen.get("currency", "CNY")
@@ -170,10 +171,10 @@ def decision(found: Any, attempt: Any | None, points: Sequence[Mapping[str, Any]
     size = max(front.get("size", 0), len(alternatives) + 1)
     return {
         "public_id": found.public_id,
-        "attempt": attempt.number if attempt else figures.UNKNOWN,
-        "node": chosen.get("name") or (attempt.node.name if attempt else ""),
+        "attempt": attempt.number,
+        "node": chosen.get("name") or attempt.node.name,
         "at": found.decided_at,
-        "sentence": sentence((found.choice or {}).get("why", {}), code, PICKED),
+        "sentence": why_here(found, chosen, job, code),
         "values": values(chosen, code),
         "seen": seen(found.seen) or figures.UNKNOWN,
         "policy": ", ".join(f"{name} {version}" for name, version in (found.versions or {}).items()),
@@ -181,6 +182,16 @@ def decision(found: Any, attempt: Any | None, points: Sequence[Mapping[str, Any]
         "front_note": front_note(size) if size < 3 else "",
         "refused": refusals(found.refused),
     }
+
+
+def why_here(found: Any, chosen: Mapping[str, Any], job: Any, code: str) -> str:
+    """Of the point that was quoted: why it was recommended, or that somebody chose it. Else what the decision says."""
+    quoted = job.quote.points[job.point] if job.quote and job.point is not None else None
+    if quoted is None or quoted["node"] != chosen.get("node"):
+        return sentence((found.choice or {}).get("why", {}), code, PICKED)
+    if job.point == job.quote.pick:
+        return sentence(job.quote.reason.get("why", {}), code, PICKED)
+    return _("It was chosen among the points of the quote.")
 
 
 def others(

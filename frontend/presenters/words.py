@@ -319,6 +319,8 @@ EVENT = {
     "job.changed": Word(_("Job changed"), "info", "job"),
     "job.cancel_requested": Word(_("Cancel asked for"), "quiet", "stop"),
     "attempt.assigned": Word(_("Attempt assigned to a node"), "info", "arrow"),
+    "attempt.accepted": Word(_("Node took the attempt"), "info", "check"),
+    "attempt.stopping": Word(_("Attempt is being stopped"), "warning", "stop"),
     "attempt.started": Word(_("Attempt started"), "success", "play"),
     "attempt.ended": Word(_("Attempt ended"), "quiet", "dot"),
     "attempt.unreachable": Word(_("Node went silent"), "warning", "offline"),

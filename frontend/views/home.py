@@ -21,7 +21,7 @@ from scheduling.selectors import jobs
 UNDER_WAY = ("queued", "running")
 FRESH = timedelta(days=1)
 """Failed jobs are brought to attention for so long."""
-MOST = 20
+MOST, FEW = 20, 5
 
 
 @page()
@@ -32,6 +32,7 @@ def index(request: PageRequest) -> HttpResponse:
         "figures": lambda: figures(request, counts),
         "attention": lambda: attention(request),
         "jobs": lambda: rows_of(list(jobs.for_organisation(home, states=UNDER_WAY)[:MOST])),
+        "recent": lambda: rows_of(list(jobs.for_organisation(home)[:FEW])),
         "any_job": bool(counts),
         "topics": topics_of(home),
         "may_run": may(request.actor, Deed.JOBS_RUN),

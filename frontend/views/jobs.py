@@ -96,6 +96,7 @@ def job(request: PageRequest, public_id: str) -> HttpResponse:
     attempts = list(selectors.attempts(found)[:SHOWN_ATTEMPTS])
     cost = usage.job_cost(found.public_id)
     may_log = may(request.actor, Deed.LOGS_READ)
+    names = {attempt.node.public_id: attempt.node.name for attempt in attempts}
     shown, ticks = present.attempts(attempts, clock.now())
     context = {
         "tab": tab if tab in TABS else "overview",
@@ -103,17 +104,15 @@ def job(request: PageRequest, public_id: str) -> HttpResponse:
         "job": present.row(found, attempt=attempts[0] if attempts else None, cost=cost.total),
         "attempts": shown,
         "ticks": ticks,
-        "cost": {"total": cost.total, "lines": [money_lines.row(line) for line in cost.lines]},
+        "cost": {"total": cost.total, "lines": [money_lines.row(line, names=names) for line in cost.lines]},
         "quoted": quoted(found),
         "waiting": present.waiting(found.tasks.first()),
         "ended": present.ended(found, attempts[0] if attempts else None),
         "outputs": lambda: outputs_of(found),
         "decisions": lambda: [
-            placement.decision(row.decision, row, found.quote.points if found.quote else ())
-            for row in attempts
-            if hasattr(row, "decision")
+            placement.decision(row.decision, row, found) for row in attempts if hasattr(row, "decision")
         ],
-        "events": lambda: [present.event(row) for row in selectors.events(found)[:200]],
+        "events": lambda: [present.event(row, names) for row in selectors.events(found)[:200]],
         "spec_yaml": lambda: as_yaml(found.spec),
         "may_run": may(request.actor, Deed.JOBS_RUN),
         "may_log": may_log,

@@ -34,7 +34,7 @@ def fleet(request: PageRequest) -> HttpResponse:
         nodes.everything().exclude(state="retired").select_related("capacity").prefetch_related("devices")[:MOST]
     )
     silent = ages(rows)
-    shown = [present.row(row, silent, link=False) for row in rows]
+    shown = [present.row(row, silent, clock.now(), link=False) for row in rows]
     return show(request, "operator/fleet", {"nodes": shown, "figures": fleet_figures(rows, shown)})
 
 

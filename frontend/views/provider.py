@@ -100,7 +100,7 @@ def _node_context(request: PageRequest, node: Any) -> dict[str, Any]:
         "node_topic": present.topic(node),
         "topics": topics_of(request.actor.home()),
         "checks": present.checks(node),
-        "contact": present.contact(node, ages([node])),
+        "contact": present.contact(node, ages([node]), clock.now()),
         "offer": node.offers.filter(state__in=("draft", "published", "paused")).first(),
         "place": present.place(node),
         "now": lambda: present.now(node),
@@ -116,7 +116,7 @@ def node_list(request: PageRequest) -> HttpResponse:
     )
     silent = ages(rows)
     context = {
-        "nodes": [present.row(row, silent) for row in rows],
+        "nodes": [present.row(row, silent, clock.now()) for row in rows],
         "older": older,
         "topics": topics_of(home),
         "may_run": may(request.actor, Deed.NODES_RUN),

@@ -91,6 +91,8 @@ def test_events_that_are_written_have_words() -> None:
     written = {
         found
         for path in source.rglob("*.py")
-        for found in re.findall(r'type="((?:job|task|attempt)\.[a-z_]+)"', path.read_text())
+        for found in re.findall(
+            r'(?:type=|Event\(\s*|^\s+)"((?:job|task|attempt)\.[a-z_]+)"', path.read_text(), re.MULTILINE
+        )
     }
     assert written <= set(words.EVENT), written - set(words.EVENT)
