@@ -55,7 +55,7 @@ class Pages(AsyncJsonWebsocketConsumer):
             return
         try:
             content = await self.decode_json(text_data)
-        except ValueError:
+        except (ValueError, RecursionError):  # a thousand brackets fit into a small text
             return
         await self.receive_json(content)
 
@@ -81,7 +81,7 @@ class Wake(AsyncWebsocketConsumer):
     """An agent that listens for "sync now"; nothing depends on it."""
 
     async def connect(self) -> None:
-        headers = {name.decode().lower(): value.decode() for name, value in self.scope["headers"]}
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]}
         pair = wire.parse_authorization(headers.get("authorization", ""))
         self.node = await database_sync_to_async(found.by_secret)(*pair) if pair else None
         if self.node is None:
