@@ -345,6 +345,9 @@ class Kept:
         )
         if self.node.status().get("draining"):
             self.drop()
+            return
+        # A started agent proves its ground first: an assignment of the next test that came before would be let go.
+        until(lambda: self.node is not None and self.node.status().get("isolation"), what="for the self-test")
 
     def drop(self) -> None:
         if self.node is not None:

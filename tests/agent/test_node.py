@@ -218,6 +218,7 @@ def test_the_agent_freezes_for_a_stopped_supervisor(lasting: Node, portal: Peer)
 def test_the_agent_is_killed_and_the_next_one_adopts(lasting: Node, portal: Peer) -> None:
     attempt = portal.assign(TICKS, **PATIENT)
     portal.running(attempt)
+    until(lambda: portal.log(attempt))  # its shell is there
     supervisor = lasting.supervisor(attempt)
     pids = set(job_pids(attempt))
     lasting.kill()
@@ -244,6 +245,7 @@ def test_an_agent_killed_again_and_again_keeps_process_and_meter(lasting: Node, 
     """P21 on the node: the same process under the same fence, and no metered second lost or doubled."""
     attempt = portal.assign(TICKS, **PATIENT)
     portal.running(attempt)
+    until(lambda: portal.log(attempt))  # its shell is there
     supervisor, pids = lasting.supervisor(attempt), set(job_pids(attempt))
     for _ in range(RESTARTS):
         lasting.kill()
