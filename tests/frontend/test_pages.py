@@ -266,3 +266,11 @@ def test_language_theme_and_next_stay_inside(ada: Person) -> None:
     assert not odd.cookies
     for strange in ("NaN", "-1", "//elsewhere.example", "javascript:alert(1)", "漢"):  # no page has such a name
         assert browser.post("/preferences", {"theme": "dark", "next": strange}).headers["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [("/settings/keys", "key"), ("/settings/secrets", "secret"), ("/settings/members", "user"), ("/switch", "organisation")]
+)  # fmt: skip
+def test_a_null_character_in_a_form_is_a_bad_request(ada: Person, path: str, field: str) -> None:
+    """Some fields are ids that no form checks."""
+    assert ada.browser().post(path, {field: "a\x00b", "deed": "revoke"}).status_code == 400
