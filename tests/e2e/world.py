@@ -1,11 +1,14 @@
 """A small world in which every page has something to show: offers, nodes in all states, jobs of every kind, an invoice."""
 
+import gzip
 from datetime import date, timedelta
+from hashlib import sha256
 from typing import Any
 
 from billing.services import usage
 from marketplace.models import Node, ReferencePrice
 from portal import clock, softstate
+from scheduling.services import logs
 from tests.billing.books import OCTOBER, a_fact, october
 from tests.cast import Person
 from tests.factories.market import a_node, an_enrolled, an_invited
@@ -56,14 +59,26 @@ def a_world(ada: Person, sol: Person) -> dict[str, str]:
             source="example list", licence="CC0", listed_on=date(2026, 10, 1),
         )  # fmt: skip
     job = a_job(ada, name="moss-classifier", state="running", now=now - timedelta(minutes=5))
-    an_attempt(
+    lost = an_attempt(
         job, thrift, state="lost", now=now - timedelta(minutes=4), proven_until=now - timedelta(minutes=2),
         ended_at=now - timedelta(minutes=1, seconds=40), reason="node_lost", fault="provider",
     )  # fmt: skip
     running = an_attempt(
         job, meadow, now=now - timedelta(minutes=1, seconds=30), proven_until=now - timedelta(seconds=10), phase="run"
     )
-    _used(ada, job, running, now)
+    _used(ada, job, running, now, since_s=90, seconds=80, place="fjord", green_ppm=980_000)
+    _used(ada, job, lost, now, since_s=240, seconds=120, place="north-sea", green_ppm=600_000)
+    ended = now - timedelta(minutes=1, seconds=40)
+    usage.end_attempt(
+        attempt_ref=lost.public_id,
+        reason="node_lost",
+        fault="provider",
+        billed=False,
+        message="",
+        ended_at=ended,
+        now=now,
+    )
+    _printed(running, "moss tiles: 24 to classify\n" + "".join(f"tile {n} of 24 classified\n" for n in range(1, 10)))
     waits = a_job(ada, name="river-flood", now=now)
     task = waits.tasks.get()
     task.waiting, task.waiting_since = WAITING, now
@@ -90,23 +105,29 @@ def a_world(ada: Person, sol: Person) -> dict[str, str]:
     }
 
 
-def _used(ada: Person, job: Any, attempt: Any, now: Any) -> None:
+def _used(
+    ada: Person, job: Any, attempt: Any, now: Any, *, since_s: int, seconds: int, place: str, green_ppm: int
+) -> None:
     of = {
-        "attempt_ref": attempt.public_id, "job_ref": job.public_id, "job_name": job.name, "project_name": "Vision", "node_ref": attempt.node.public_id,
-        "started_at": now - timedelta(seconds=90), "seconds": 80, "green_ratio_ppm": 980_000, "region": "fjord", "zone": "fjord/a",
-    }  # fmt: skip
+        "attempt_ref": attempt.public_id,
+        "job_ref": job.public_id,
+        "job_name": job.name,
+        "node_ref": attempt.node.public_id,
+        "started_at": now - timedelta(seconds=since_s),
+        "seconds": seconds,
+        "green_ratio_ppm": green_ppm,
+        "region": place,
+        "zone": f"{place}/a",
+    }
+    cores = {"resource": "core", "count_milli": 8_000, "unit_price_micro": 200_000, "price_version_ref": "prv_core"}
     usage.record(fact=a_fact(ada.organisation, **of), now=now)
-    usage.record(
-        fact=a_fact(
-            ada.organisation,
-            **of,
-            resource="core",
-            count_milli=8_000,
-            unit_price_micro=200_000,
-            price_version_ref="prv_core",
-        ),
-        now=now,
-    )
+    usage.record(fact=a_fact(ada.organisation, **of, **cores), now=now)
+
+
+def _printed(attempt: Any, text: str) -> None:
+    data = text.encode()
+    digest = sha256(data).hexdigest()
+    logs.append(attempt=attempt, stream="stdout", offset=0, packed=gzip.compress(data), digest=digest, now=clock.now())
 
 
 def _october(ada: Person) -> Any:
