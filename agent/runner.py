@@ -404,7 +404,9 @@ class Runner:
         path = wire.accept_path(live.attempt.id)
         await self._sleep_or(self.ready, within_ms / 1000)
         if not self.ready.is_set():
-            self.feed(live.attempt.id, machine.Refused("the self-test is not done"))
+            # Not refused: the next sync offers it again, if the portal has not given it to another by then.
+            log.info("%s waits: the self-test is not done", live.attempt.id)
+            self.live.pop(live.attempt.id, None)
             return
         while True:
             sent_ms = clocks.boot_ms()
@@ -954,6 +956,7 @@ class Runner:
         return folder
 
     async def _onboard(self) -> None:
+        self._stand_on_proven_ground()
         await self._prove(self.folder)
         self._clear_strangers()
         self.ready.set()
@@ -977,10 +980,34 @@ class Runner:
             tools=folder.parent / "tools",
         )
         self.ground, self.self_test = ground, result
+        proved = result.isolation is wire.Isolation.FULL
+        self.journal.note("proved", self._proof(ground) if proved else "")
         log.info("isolation %s (%s, cgroups %s)", result.isolation.value, result.executor, result.cgroups)
         for check in result.checks:
             if not check.ok:
                 log.warning("self-test %s: %s; fix: %s", check.name, check.detail, check.fix)
+
+    def _proof(self, ground: Ground) -> str:
+        """What must be the same for an earlier proof to hold: the boot, this program, the sandbox and the groups."""
+        kind = ground.layout.kind if ground.layout else "none"
+        return json.dumps([self.boot_id, VERSION, ground.executor, ground.bwrap, kind, ground.slot_uid_base])
+
+    def _stand_on_proven_ground(self) -> None:
+        """An agent that is restarted need not turn work away while it proves again what it proved on this boot."""
+        noted = self.journal.noted("proved")
+        if noted is None:
+            return
+        ground = selftest.lay(
+            node=self.portal.node or self.identity.node,
+            folder=self.folder,
+            slot_uid_base=self.config.slot_uid_base,
+            own_jobs=self.config.own_jobs,
+            executor=self.config.executor,
+            tools=self.folder.parent / "tools",
+        )[0]
+        if noted == self._proof(ground):
+            self.ground = ground
+            self.ready.set()
 
     def _fingerprint_key(self) -> str:
         return f"{benchmark.SUITE} {benchmark.hardware_hash()} {self.config.cores_milli}"
