@@ -223,7 +223,7 @@ async def _freeze(trials: Trials) -> list[Check]:
 
 async def _freeze_once(trials: Trials, slack_ms: int) -> list[Check]:
     folder, process = await trials.start(SPIN, deadline_ms=SPIN_MS + slack_ms)
-    frozen = await _until(folder, lambda facts: facts["frozen"])
+    frozen = await _until(folder, lambda facts: facts["frozen"], seconds=(SPIN_MS + slack_ms) / 1000 + 5)
     later: dict[str, Any] | None = None
     if frozen:
         await asyncio.sleep(0.2)
