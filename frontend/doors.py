@@ -94,7 +94,7 @@ def operator(view: View) -> View:
 def _demand_text(request: HttpRequest) -> None:
     """400 for a form with a null character: an id is read from it without a form's checks, and no database takes one."""
     if any("\x00" in value for _name, values in request.POST.lists() for value in values):
-        raise BadRequest("a null character in the form")
+        raise BadRequest(_("The form holds a null character."))
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
