@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from django.utils import translation
 
 from portal.stack import embedded
 from portal.stack.pytest_plugin import TEMPLATE, database_name, without_database
@@ -78,6 +79,18 @@ def _clean_soft_store(request: pytest.FixtureRequest) -> None:
 
         with redis.Redis.from_url(settings.REDIS_URL) as client:
             client.flushdb()
+
+
+@pytest.fixture(autouse=True)
+def _english_again() -> Iterator[None]:
+    """A test that read pages in Chinese leaves no language behind for the next."""
+    yield
+    translation.deactivate()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests come last: Playwright keeps a loop running in its thread, under which no other test could start one."""
+    items.sort(key=lambda item: "tests/e2e/" in item.nodeid)
 
 
 # --- the end of a run ------------------------------------------------------------------------------------------------------
