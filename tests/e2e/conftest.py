@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from tests.cast import PASSWORD, Person
 
@@ -110,7 +111,7 @@ def console_guard() -> Iterator[Guard]:
 
 
 @pytest.fixture
-def open_as(live: str, browser: Any, console_guard: Guard, client: Any) -> Iterator[Callable[..., Any]]:
+def open_as(live: str, browser: Any, console_guard: Guard) -> Iterator[Callable[..., Any]]:
     """A page of one of the cast, signed in: ``open_as(ada, width=320, lang="zh-hans", theme="dark")``."""
     contexts = []
 
@@ -126,6 +127,7 @@ def open_as(live: str, browser: Any, console_guard: Guard, client: Any) -> Itera
             {"name": "theme", "value": theme, "url": live},
         ]
         if who is not None:
+            client = Client()  # one a page: signing somebody else in with the same client would end the first session
             client.force_login(who.user, backend="django.contrib.auth.backends.ModelBackend")
             cookies.append({"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live})
         context.add_cookies(cookies)

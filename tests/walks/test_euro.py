@@ -47,7 +47,9 @@ def test_a_euro(product: Product, ada: Person, sol: Person, a_machine: Callable[
     ]
     assert cost.total.minor >= 400
     standing = balances.balance(organisation_id=ada.organisation.id)
-    assert (standing.held.minor, standing.used) == (0, cost.total)
+    assert standing.held.minor == 0
+    # an estimate: rounded once per job, where the two lines are rounded each for itself
+    assert abs(standing.used.minor - cost.total.minor) <= 1
 
     # the month is over, and its grace: lines → invoice → postings
     coming = usage.upcoming(ada.organisation.id, clock.now())
