@@ -24,6 +24,7 @@ from portal.settings import LEASE_CLASSES_REAL
 from portal.stack.embedded import dies_with_parent
 from tests.cast import Person
 from tests.factories.market import an_invited
+from tests.portal.stack.running import open_folder
 from tests.sources import ROOT
 
 T = TypeVar("T")
@@ -190,9 +191,15 @@ class Agent:
 
 
 @pytest.fixture
-def product(request: pytest.FixtureRequest, transactional_db: None, tmp_path: Path) -> Iterator[Product]:
+def ground() -> Iterator[Path]:
+    """Where the nodes stand; it outlives the product, whose end stops them."""
+    with open_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def product(request: pytest.FixtureRequest, transactional_db: None, tmp_path: Path, ground: Path) -> Iterator[Product]:
     """All services, on this test's database and soft store."""
-    tmp_path.chmod(0o711)  # jobs run under user ids of their own
     running = Product(tmp_path, real_time=request.node.get_closest_marker("real_time") is not None)
     try:
         running.start_services()
@@ -216,7 +223,7 @@ def _show_logs(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def a_machine(product: Product, sol: Person, tmp_path: Path) -> Callable[..., Agent]:
+def a_machine(product: Product, sol: Person, ground: Path) -> Callable[..., Agent]:
     """Make a real node of sol's: invited, enrolled, measured, listed, offered."""
     made: list[Agent] = []
 
@@ -225,7 +232,7 @@ def a_machine(product: Product, sol: Person, tmp_path: Path) -> Callable[..., Ag
         label = name or f"machine-{number}"
         terms = {"prices": {"core": "0.10", "card": "2.00", **prices}}
         invited = an_invited(sol, region=region, name=label, terms=terms, now=_now())
-        agent = Agent(product, f"agent-{label}", tmp_path / label, number, invited.node)
+        agent = Agent(product, f"agent-{label}", ground / label, number, invited.node)
         made.append(agent)
         agent.folder.mkdir(mode=0o711)
         agent.enroll(invited.token)
