@@ -237,8 +237,8 @@ def test_the_agent_is_killed_and_the_next_one_adopts(lasting: Node, portal: Peer
     assert report.incarnation == portal.incarnation
 
 
-RESTARTS = 5
-"""P21 asks for 20; the portal's side counts all 20 (tests/scheduling/services/test_recovery.py), real processes five."""
+RESTARTS = 20
+"""As case P21 asks."""
 
 
 def test_an_agent_killed_again_and_again_keeps_process_and_meter(lasting: Node, portal: Peer) -> None:
@@ -263,7 +263,7 @@ def test_an_agent_killed_again_and_again_keeps_process_and_meter(lasting: Node, 
     usage = [row.qty_us for row in portal.leases[attempt].usage if row.resource is Resource.CORE]
     assert usage == sorted(usage), "a counter never falls"
     final = next(c.qty_us for c in report.counters if c.resource is Resource.CORE)
-    assert final >= usage[-1]
+    assert final >= max(usage, default=0)  # an agent that never lives a whole report long says it all at the end
     assert final == portal.leases[attempt].spec.resources.cores_milli * report.ran_us // 1000
     assert report.ran_us >= (len(lines) - 1) * 50_000, "it ran at least as long as its ticks took"
 
