@@ -311,7 +311,8 @@ def test_texts_that_are_no_keys(db, text):
 
 def test_the_right_prefix_with_another_secret_is_no_key(ada):
     made = ada.key()
-    assert authentication.find_key(made.text[:-1] + "x", THEN) is None
+    other = "x" if made.text[-1] != "x" else "y"
+    assert authentication.find_key(made.text[:-1] + other, THEN) is None
 
 
 def test_a_key_of_another_organisations_project_is_refused(ada, cleo):
