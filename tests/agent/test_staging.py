@@ -149,7 +149,7 @@ def test_archives_are_unpacked_below_their_place(staged: Staged, job: Path) -> N
     ids=["base64", "size", "hash", "garbage", "climbs", "absolute"],
 )
 def test_unusable_inputs(staged: Staged, job: Path, item: Input, says: str) -> None:
-    if not says:  # an absolute member is taken below the folder, as the filter does
+    if not says:  # an absolute member is taken below the folder
         staged.bring(item)
         assert (job / "x/etc/out").read_bytes() == b"!"
         return
@@ -157,6 +157,69 @@ def test_unusable_inputs(staged: Staged, job: Path, item: Input, says: str) -> N
         staged.bring(item)
     assert caught.value.reason is Reason.INPUT_UNREADABLE
     assert not (job.parent / "out").exists()
+
+
+def tar_of(*members: tuple[str, bytes, str]) -> bytes:
+    """Members (name, type, target of a link or content)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind, text in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.mtime = kind, 0o7777, 1_700_000_000
+            if kind == tarfile.REGTYPE:
+                info.size = len(text)
+            elif kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname = text
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+REG, SYM, HARD, DIR = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+
+def test_what_an_archive_may_hold(staged: Staged, job: Path) -> None:
+    """Folders, files (the later of two stays), links below the folder; neither setuid nor a foreign write bit."""
+    members = [("d", DIR, ""), ("./d/f", REG, "old"), ("d/f", REG, "new"), ("d/s", SYM, "../e/g"), ("e/h", HARD, "d/f")]
+    staged.bring(content("k", tar_of(*members), unpack=True))
+    assert (job / "k/d/f").read_text() == (job / "k/e/h").read_text() == "new"
+    assert (job / "k/d/f").stat().st_mode & 0o7777 == 0o755
+    assert (job / "k/d/f").stat().st_mtime == 1_700_000_000
+    assert os.readlink(job / "k/d/s") == "../e/g"
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ([("a/../../x", REG, "!")], "leads out"),
+        ([("s", SYM, "/etc")], "links out"),
+        ([("d/s", SYM, "../../x")], "links out"),
+        ([("h", HARD, "../secret")], "leads out"),
+        ([("h", HARD, "/secret")], "No such file"),
+        ([("h", HARD, "./")], "own folder"),
+        ([("s", SYM, "d"), ("d", DIR, ""), ("s/x", REG, "!")], "Not a directory|Too many levels"),
+        ([("null", tarfile.CHRTYPE, "")], "a device or a pipe"),
+        ([("pipe", tarfile.FIFOTYPE, "")], "a device or a pipe"),
+    ],
+    ids=[
+        "climbs",
+        "absolute-link",
+        "link-up",
+        "hard-up",
+        "hard-absolute",
+        "hard-top",
+        "through-link",
+        "device",
+        "pipe",
+    ],
+)
+def test_an_archive_leads_nowhere_else(
+    staged: Staged, job: Path, members: list[tuple[str, bytes, str]], says: str
+) -> None:
+    (job.parent / "secret").write_text("the node's")
+    with pytest.raises(StagingError, match=says) as caught:
+        staged.bring(content("k", tar_of(*members), unpack=True))
+    assert caught.value.reason is Reason.INPUT_UNREADABLE
+    assert not (job.parent / "x").exists()
 
 
 def test_an_address_that_is_gone(staged: Staged) -> None:
