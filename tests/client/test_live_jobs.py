@@ -171,6 +171,7 @@ def test_a_strangers_job_is_not_there(live: Speak, ada: Any, cleo: Any, market: 
     assert Job.objects.get().cancel_requested_at is None
 
 
+@pytest.mark.timeout(600)  # ten commands as processes, each interrupted one waiting its 3 s for a second Ctrl-C
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_p2_killed_at_any_moment_the_job_is_absent_or_can_be_cancelled(
     live: Speak, ada: Any, market: Any, job_file: str, number: int
