@@ -29,7 +29,8 @@ demo:        ## market, four agents, main job, an invoice
 	./dev up --demo
 engines:     ## Slurm, Ray, Kubernetes stub (installs system packages)
 	$(PY) -m pytest -q -m engines tests
-chaos:       ## real lease classes, long kills
+chaos:       ## a running market, 300 kills, cuts and freezes; then the real lease classes
+	$(PY) -m tests.chaos --deeds 300
 	$(PY) -m pytest -q -m real_time tests
 screens:     ## a picture of each page and language
 	$(PY) -m pytest -q -m e2e tests/e2e -k screens
