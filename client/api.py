@@ -183,7 +183,7 @@ class Money(_Part):
         return mapping(self._http.get(_at("invoices", invoice, "verification")).body)
 
     def document(self, invoice: str, kind: str) -> bytes:
-        """The issued invoice as `pdf`, `csv` or `json`."""
+        """The issued invoice as `pdf`, `csv`, `xlsx`, `json`, `focus` (FOCUS 1.2) or `xml` (EN 16931)."""
         with self._http.download(f"{_at('invoices', invoice)}.{kind}") as response:
             return response.read()
 

@@ -12,7 +12,7 @@ app_name = "console"
 class DocumentKind(StringConverter):
     """The formats an invoice comes in."""
 
-    regex = "pdf|csv|json"
+    regex = "pdf|csv|xlsx|json|focus|xml"
 
 
 register_converter(DocumentKind, "documents")

@@ -19,8 +19,6 @@ from portal.api.pagination import CursorPage
 from portal.api.schema import paged
 from portal.api.serializers import queried
 
-TYPES = {"pdf": "application/pdf", "csv": "text/csv; charset=utf-8", "json": "application/json"}
-
 
 class Usage(APIView):
     """A month by group; `group_by=line` gives the coming invoice lines. Not final until the month is closed."""
@@ -74,7 +72,7 @@ class Invoice(APIView):
 
 
 class Document(APIView):
-    """The issued document: PDF or CSV in the language of `lang`, else of the request."""
+    """The issued document: PDF, CSV or XLSX in the language of `lang`, else of the request; JSON, FOCUS 1.2 and the EN 16931 XML have none."""
 
     permission_classes = [Needs("money.read")]
 
@@ -90,9 +88,9 @@ class Document(APIView):
         found = documents.ensure(invoice=row, format=kind, language=language, now=clock.now())
         return HttpResponse(
             bytes(found.content),
-            content_type=TYPES[kind],
+            content_type=documents.TYPES[kind],
             headers={
-                "Content-Disposition": f'attachment; filename="{row.number}.{kind}"',
+                "Content-Disposition": f'attachment; filename="{documents.file_name(str(row.number), kind)}"',
                 "X-Content-SHA256": found.sha256,
             },
         )

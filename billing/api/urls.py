@@ -8,7 +8,9 @@ urlpatterns = [
     path("usage", tenant.Usage.as_view()),
     path("usage/records", tenant.Records.as_view()),
     path("invoices", tenant.Invoices.as_view()),
-    re_path(r"^invoices/(?P<invoice>[A-Za-z0-9_-]+)\.(?P<kind>pdf|csv|json)$", tenant.Document.as_view()),
+    re_path(
+        r"^invoices/(?P<invoice>[A-Za-z0-9_-]+)\.(?P<kind>pdf|csv|xlsx|json|focus|xml)$", tenant.Document.as_view()
+    ),
     path("invoices/<str:invoice>", tenant.Invoice.as_view()),
     path("invoices/<str:invoice>/lines/<int:position>/records", tenant.LineRecords.as_view()),
     path("invoices/<str:invoice>/verification", tenant.Verification.as_view()),

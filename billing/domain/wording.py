@@ -6,7 +6,7 @@ new ``TEMPLATE`` number, so that an old document is made again to the same byte.
 
 from collections.abc import Mapping
 
-TEMPLATE = 1
+TEMPLATE = 2
 LANGUAGES = ("en", "zh-hans")
 
 WORDS: Mapping[str, tuple[str, str]] = {
@@ -49,6 +49,10 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "first_at": ("From (UTC)", "起（UTC）"),
     "last_at": ("Until (UTC)", "止（UTC）"),
     "qty_us": ("Resource-microseconds", "资源微秒"),
+    "reverse_charge": (
+        "Reverse charge: the recipient owes the tax (Article 196 of Council Directive 2006/112/EC)",
+        "反向征税：由受票方缴纳增值税（欧盟理事会指令 2006/112/EC 第 196 条）",
+    ),
     "subtotal": ("Subtotal", "小计"),
     "tax": ("Tax", "税额"),
     "total": ("Total", "合计"),

@@ -13,6 +13,13 @@ class DocumentFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     PDF = "pdf"
+    XLSX = "xlsx"
+    FOCUS = "focus"  # FOCUS 1.2, CSV
+    XML = "xml"  # EN 16931, invoices in EUR
+
+
+NO_LANGUAGE = frozenset({DocumentFormat.JSON, DocumentFormat.FOCUS, DocumentFormat.XML})
+"""Formats for machines: the same in every language."""
 
 
 def new_invoice_id() -> str:
@@ -42,6 +49,7 @@ class Invoice(models.Model):
     payable_minor = models.BigIntegerField()
     to_credit_minor = models.BigIntegerField(default=0)
     paid_minor = models.BigIntegerField(default=0)
+    tax_category = models.CharField(max_length=2, default="S")  # EN 16931; AE = reverse charge
     sha256 = models.CharField(max_length=64, blank=True)  # of the JSON document
     created_at = models.DateTimeField()
 
@@ -164,7 +172,7 @@ class InvoiceDocument(models.Model):
     """A document as it was sent: bytes and their SHA-256; append-only. JSON has no language."""
 
     invoice = models.ForeignKey(Invoice, models.PROTECT, related_name="documents")
-    format = models.CharField(max_length=4)
+    format = models.CharField(max_length=12)
     language = models.CharField(max_length=10, blank=True)
     content = models.BinaryField()
     sha256 = models.CharField(max_length=64)

@@ -14,7 +14,7 @@ from billing.domain.holds import Exposure, Spend
 from billing.domain.invoicing import InvoiceState
 from billing.domain.ledger import AccountKind
 from billing.models import Account, Entry, Hold, Invoice
-from billing.selectors import estimates, periods
+from billing.selectors import estimates, periods, taxes
 from portal.accounts.models import Organisation, OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import PPM, Exact, Money
@@ -116,7 +116,7 @@ def used_by_job(*, organisation_id: int, currency: str) -> dict[str, int]:
     for job, resource, sku, price, discount, tier_text, _, quantity in rows:
         amount = estimates.amount(tier_text, price, resource, sku, int(quantity), discount, currency, places)
         exact[job] = exact[job] + amount if job in exact else amount
-    taxed = PPM + settings.IDLEWILD_TAX_PPM
+    taxed = PPM + taxes.rate_ppm(organisation_id)
     return {job: Exact(amount.value * taxed / PPM, currency).to_money().minor for job, amount in exact.items()}
 
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from billing.domain.invoicing import InvoiceState
 from billing.domain.statement import PrintedLine, iso, quantity_text
-from billing.models import Invoice, InvoiceDocument, InvoiceLine, LineRecord
+from billing.models import NO_LANGUAGE, DocumentFormat, Invoice, InvoiceDocument, InvoiceLine, LineRecord
 from portal.kit.errors import NotFound, Unavailable
 from portal.kit.money import Money
 
@@ -125,17 +125,17 @@ def share(proof: LineRecord) -> RecordShare:
 
 
 def document(invoice: Invoice, format: str, language: str = "en") -> bytes:
-    """A stored document: ``json``, ``csv`` or ``pdf``. A PDF is made soon after issue by the outbox; until then Unavailable.
+    """A stored document of a format. PDF, XLSX and FOCUS are made soon after issue by the outbox; until then Unavailable.
 
-    ``billing.services.documents.ensure`` makes a missing PDF at once.
+    ``billing.services.documents.ensure`` makes a missing one at once.
     """
     found = InvoiceDocument.objects.filter(
-        invoice=invoice, format=format, language="" if format == "json" else language
+        invoice=invoice, format=format, language="" if format in NO_LANGUAGE else language
     ).first()
     if found is None:
-        if format in {"pdf", "csv", "json"}:
+        if format in set(DocumentFormat):
             raise Unavailable(_("The document is being made: ask again in a minute."), retry_after=60)
-        raise NotFound(_("There is no such format: ask for pdf, csv or json."))
+        raise NotFound(_("There is no such format: ask for %(formats)s.") % {"formats": ", ".join(DocumentFormat)})
     return bytes(found.content)
 
 

@@ -17,7 +17,7 @@ from billing.domain.periods import PeriodState, containing
 from billing.domain.rating import Line, Part
 from billing.domain.statement import PrintedLine
 from billing.models import BillingPeriod, Hold, UsageAnomaly, UsageRecord
-from billing.selectors import coming, estimates, periods
+from billing.selectors import coming, estimates, periods, taxes
 from billing.selectors import parts as rows
 from portal.accounts.models import Organisation
 from portal.kit.errors import Finding, InvalidInput
@@ -138,7 +138,7 @@ def job_cost(job_ref: str) -> JobCost:
     shares: list[Line] = []
     for period in months:
         shares += _job_lines(period, job_ref)
-    printed = _printed(shares)
+    printed = _printed(shares, first.organisation_id)
     total = Money(sum(line.amount.minor for line in printed), first.currency)
     return JobCost(job_ref, tuple(printed), total, final=all(period.state == PeriodState.CLOSED for period in months))
 
@@ -153,7 +153,7 @@ def of_month(period: BillingPeriod) -> Upcoming:
     """The coming invoice of a month, in the tenant's currency."""
     code = Organisation.objects.values_list("currency", flat=True).get(id=period.organisation_id)
     found = [part for part in coming.parts(period) if part.currency == code] if period.pk else []
-    lines = _printed(coming.rate(found, organisation_id=period.organisation_id))
+    lines = _printed(coming.rate(found, organisation_id=period.organisation_id), period.organisation_id)
     totals = invoicing.add_up(
         [NetLine(line.provider_ref, line.amount.minor, line.tax_rate_ppm) for line in lines],
         fee_ppm=settings.IDLEWILD_PLATFORM_FEE_PPM,
@@ -294,11 +294,9 @@ def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:
     return [line for line in shares if line is not None]
 
 
-def _printed(lines: Sequence[Line]) -> list[PrintedLine]:
-    return [
-        statement.printed(line, position=n, tax_rate_ppm=settings.IDLEWILD_TAX_PPM)
-        for n, line in enumerate(lines, start=1)
-    ]
+def _printed(lines: Sequence[Line], organisation_id: int) -> list[PrintedLine]:
+    rate_ppm = taxes.rate_ppm(organisation_id)
+    return [statement.printed(line, position=n, tax_rate_ppm=rate_ppm) for n, line in enumerate(lines, start=1)]
 
 
 def _currency(job_ref: str) -> str:

@@ -31,6 +31,7 @@ from billing.models import (
 from billing.selectors import coming
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
+from billing.selectors import taxes as taxation
 from billing.services import documents, usage
 from billing.services import ledger as books
 from portal.accounts.models import Membership, Role
@@ -82,7 +83,7 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
     taxes = list(
         TaxLine.objects.filter(invoice=invoice).order_by("rate_ppm").values("rate_ppm", "taxable_minor", "tax_minor")
     )
-    frozen = documents.content(invoice, lines, taxes)
+    frozen = documents.content(invoice, lines, taxes, taxation.of_tenant(invoice.organisation))
     document = documents.store(
         invoice=invoice, format=DocumentFormat.JSON, language="", data=statement.canonical(frozen), now=now
     )
@@ -323,7 +324,8 @@ def _check_document(invoice: Invoice, lines: Sequence[InvoiceLine]) -> list[str]
 
 def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetime) -> Invoice:
     """The draft with its lines, proofs and taxes."""
-    tax_ppm, fee_ppm = settings.IDLEWILD_TAX_PPM, settings.IDLEWILD_PLATFORM_FEE_PPM
+    treatment = taxation.of_tenant(period.organisation)
+    tax_ppm, fee_ppm = treatment.rate_ppm, settings.IDLEWILD_PLATFORM_FEE_PPM
     tenant = period.organisation.public_id
     credit = books.locked(owner=tenant, kind=AccountKind.CREDIT, currency=code).balance_minor
     totals = invoicing.add_up(
@@ -337,6 +339,7 @@ def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetim
         currency=code,
         demo=all(line.key.demo for line in lines),
         fee_ppm=fee_ppm,
+        tax_category=treatment.category.value,
         subtotal_minor=totals.subtotal_minor,
         tax_minor=totals.tax_minor,
         total_minor=totals.total_minor,

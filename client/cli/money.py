@@ -14,7 +14,7 @@ invoice = typer.Typer(help=N_("Invoices: list, show, download, verify."), no_arg
 app = typer.Typer()
 
 InvoiceArgument = Annotated[str, typer.Argument(metavar="INVOICE", help=N_("An invoice's id or number."))]
-KINDS = ("pdf", "csv", "json")
+KINDS = ("pdf", "csv", "xlsx", "json", "focus", "xml")
 
 
 class NotVerified(ClientError):
@@ -113,20 +113,24 @@ def show(ctx: typer.Context, name: InvoiceArgument) -> None:
     session.out.print(listing(columns, rows_of(found.get("lines"))))
 
 
-@invoice.command("download", help=N_("Save an invoice as PDF, CSV or JSON."))
+@invoice.command("download", help=N_("Save an invoice as PDF, CSV, XLSX, JSON, FOCUS 1.2 or EN 16931 XML."))
 def download(
     ctx: typer.Context,
     name: InvoiceArgument,
     target: Annotated[
         Optional[Path], typer.Argument(metavar="DST", help=N_("The file or folder; default: here."))
     ] = None,
-    kind: Annotated[str, typer.Option("--format", help=N_("pdf, csv or json."))] = "pdf",
+    kind: Annotated[str, typer.Option("--format", help=N_("pdf, csv, xlsx, json, focus or xml."))] = "pdf",
 ) -> None:
     session = of(ctx)
     if kind not in KINDS:
-        raise typer.BadParameter(t("--format is pdf, csv or json."))
+        raise typer.BadParameter(t("--format is pdf, csv, xlsx, json, focus or xml."))
     body = session.portal.money.document(the_id(session, name), kind)
-    file = target if target is not None and not target.is_dir() else (target or Path()) / f"{name}.{kind}"
+    file = (
+        target
+        if target is not None and not target.is_dir()
+        else (target or Path()) / f"{name}.{'focus.csv' if kind == 'focus' else kind}"
+    )
     file.write_bytes(body)
     session.emit({"path": str(file), "size_bytes": len(body)})
     session.say(str(file))

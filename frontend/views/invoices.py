@@ -20,8 +20,6 @@ from portal import clock
 from portal.kit.errors import NotFound
 from portal.kit.money import Money
 
-TYPES = {"pdf": "application/pdf", "csv": "text/csv; charset=utf-8", "json": "application/json"}
-
 
 def upcoming_of(organisation: Any) -> dict[str, Any]:
     """The coming invoice of this month; empty when nothing was used."""
@@ -47,6 +45,7 @@ def _head(invoice: Any) -> dict[str, Any]:
         "due_at": invoice.due_at,
         "issued_on": invoice.issue_date,
         "sha256": invoice.sha256,
+        "reverse_charge": invoice.tax_category == "AE",
     }
 
 
@@ -78,8 +77,20 @@ def invoice(request: PageRequest, public_id: str, checked: dict[str, Any] | None
         "invoice": _head(found) | {"green_ppm": money_lines.green_ppm(printed)},
         "groups": money_lines.by_department(lines, found.currency),
         "verification": checked,
+        "formats": formats_of(found),
     }
     return show(request, "invoices/detail", context)
+
+
+def formats_of(invoice: Any) -> list[dict[str, str]]:
+    """The documents that a page offers: those for people first."""
+    named = {"pdf": "PDF", "xlsx": "XLSX", "csv": "CSV", "focus": "FOCUS 1.2", "json": "JSON"}
+    if invoice.currency == documents.E_INVOICE_CURRENCY:
+        named["xml"] = "EN 16931 XML"
+    return [
+        {"name": name, "href": reverse("console:invoice_document", args=[invoice.public_id, kind])}
+        for kind, name in named.items()
+    ]
 
 
 @page("money.read")
@@ -121,8 +132,7 @@ def line(request: PageRequest, public_id: str, position: int) -> HttpResponse:
 @page("money.read")
 def document(request: PageRequest, public_id: str, kind: str) -> HttpResponse:
     found = _one(request, public_id)
-    language = "en" if kind == "json" else (get_language() or "en")
-    stored = documents.ensure(invoice=found, format=kind, language=language, now=clock.now())
-    answer = HttpResponse(bytes(stored.content), content_type=TYPES[kind])
-    answer["Content-Disposition"] = f'attachment; filename="{found.number}.{kind}"'
+    stored = documents.ensure(invoice=found, format=kind, language=get_language() or "en", now=clock.now())
+    answer = HttpResponse(bytes(stored.content), content_type=documents.TYPES[kind])
+    answer["Content-Disposition"] = f'attachment; filename="{documents.file_name(str(found.number), kind)}"'
     return answer

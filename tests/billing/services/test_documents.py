@@ -4,18 +4,22 @@ import csv
 import hashlib
 import io
 import json
+import time
 from dataclasses import replace
+from decimal import Decimal
 
+import openpyxl
 import pypdf
 import pytest
 import typst
 
-from billing.domain import wording
-from billing.gateways import pdf
+from billing.domain import focus_check, wording
+from billing.domain.tax import Category, Treatment
+from billing.gateways import einvoice, pdf
 from billing.models import InvoiceDocument
 from billing.selectors import invoices as stored
 from billing.services import documents, usage
-from portal.kit.errors import NotFound, Unavailable
+from portal.kit.errors import Conflict, NotFound, Unavailable
 from portal.outbox.models import OutboxMessage
 from portal.outbox.services import relay
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant, case, october
@@ -175,7 +179,10 @@ def test_a_format_or_language_that_is_none_is_not_found(invoice, kind, language)
 def test_a_draft_has_no_documents(invoice):
     with pytest.raises(ValueError, match="number"):
         documents.content(
-            type(invoice)(organisation=invoice.organisation, period=invoice.period, currency="CNY"), [], []
+            type(invoice)(organisation=invoice.organisation, period=invoice.period, currency="CNY"),
+            [],
+            [],
+            Treatment(0, Category.OUTSIDE),
         )
 
 
@@ -226,3 +233,144 @@ def test_too_many_characters_that_cannot_be_drawn_are_an_error(invoice):
     frozen["tenant"]["name"] = "".join(chr(0x1F300 + n) for n in range(pdf.MOST_UNKNOWN + 1))
     with pytest.raises(pdf.BadTemplate, match="cannot be drawn"):
         documents.render_pdf(frozen, "en")
+
+
+# --- e-invoice, FOCUS, spreadsheet --------------------------------------------------------------------------------------
+
+
+def in_euro(settings, *, country="DE", tax_id="DE136695976", rate=200_000, **facts):
+    settings.IDLEWILD_TAX_PPM = rate
+    settings.IDLEWILD_ISSUER_NAME = "Idlewild Market"
+    settings.IDLEWILD_ISSUER_ADDRESS = "1 rue de l'Exemple|75001 Paris"
+    settings.IDLEWILD_ISSUER_COUNTRY = "FR"
+    settings.IDLEWILD_ISSUER_TAX_ID = "FR40303265045"
+    tenant = a_tenant(
+        name="Muster & Söhne <GmbH>",
+        currency="EUR",
+        country=country,
+        tax_id=tax_id,
+        address="Beispielweg 1\n10115 Berlin",
+    )
+    fact = a_fact(tenant, seconds=4321, currency="EUR", **facts)
+    usage.record(fact=fact, now=fact.ended_at)
+    return october(tenant)
+
+
+def test_an_invoice_in_euro_under_reverse_charge_is_a_valid_e_invoice(settings):
+    invoice = in_euro(settings)
+    assert (invoice.tax_minor, invoice.tax_category) == (0, "AE")
+    xml = made(invoice, "xml")
+    assert einvoice.problems(xml) == []
+    text = xml.decode()
+    for said in ("FR40303265045", "DE136695976", ">AE<", "Reverse charge", "Muster &amp; Söhne", invoice.number, "HUR"):
+        assert said in text, said
+    pdf_text = text_of(made(invoice, "pdf"))
+    assert "Reverse charge" in pdf_text
+    assert "FR40303265045 → DE136695976" in pdf_text
+    inside = pypdf.PdfReader(io.BytesIO(made(invoice, "pdf"))).attachments
+    assert inside["factur-x.xml"] == [xml]
+
+
+def test_the_pdf_with_an_e_invoice_inside_is_the_same_byte_by_byte(settings):
+    invoice = in_euro(settings)
+    frozen = json.loads(made(invoice, "json"))
+    first = made(invoice, "pdf", "zh-hans")
+    time.sleep(1.1)
+    assert documents.render_pdf(frozen, "zh-hans") == first
+
+
+@pytest.mark.parametrize(
+    ("country", "tax_id", "rate", "category", "tax"),
+    [
+        ("FR", "FR61954506077", 200_000, "S", 96),
+        ("DE", "", 200_000, "S", 96),
+        ("US", "", 0, "G", 0),
+        ("FR", "", 0, "Z", 0),
+    ],
+)
+def test_every_treatment_makes_a_valid_e_invoice(settings, country, tax_id, rate, category, tax):
+    invoice = in_euro(settings, country=country, tax_id=tax_id, rate=rate)
+    assert (invoice.tax_category, invoice.tax_minor) == (category, tax)
+    assert f"<ram:CategoryCode>{category}</ram:CategoryCode>" in made(invoice, "xml").decode()
+
+
+def test_an_issuer_without_tax_id_bills_outside_of_tax(settings):
+    invoice = in_euro(settings, rate=0)
+    frozen = json.loads(made(invoice, "json"))
+    frozen["tax_treatment"] = {"category": "O", "rate": "0.00", "reverse_charge": False}
+    frozen["issuer"]["tax_id"] = ""
+    assert "VATEX-EU-O" in einvoice.xml(frozen).decode()
+
+
+def test_an_e_invoice_that_lacks_something_says_what(settings):
+    invoice = in_euro(settings, country="", tax_id="")
+    with pytest.raises(Conflict, match="country of the organisation that is billed"):
+        made(invoice, "xml")
+    assert "factur-x.xml" not in pypdf.PdfReader(io.BytesIO(made(invoice, "pdf"))).attachments, (
+        "the PDF is made without it"
+    )
+    settings.IDLEWILD_ISSUER_COUNTRY = settings.IDLEWILD_ISSUER_TAX_ID = ""
+    frozen = json.loads(made(invoice, "json"))
+    frozen["issuer"] = documents.issuer()
+    assert len(einvoice.ready(frozen)) == 3
+
+
+def test_an_e_invoice_is_made_for_euro_only(invoice):
+    with pytest.raises(NotFound, match="EUR"):
+        made(invoice, "xml")
+
+
+def test_f3_wrong_arithmetic_is_caught_by_us_and_by_the_schematron(settings):
+    frozen = json.loads(made(in_euro(settings, country="FR", tax_id=""), "json"))
+    for change in ({"total": "5.77"}, {"subtotal": "4.81"}, {"tax": "0.97"}, {"payable": "0.01"}):
+        with pytest.raises(einvoice.Wrong, match="add up"):
+            einvoice.xml(frozen | change)
+    tolerated = frozen | {
+        "taxes": [frozen["taxes"][0] | {"tax": "0.97"}],
+        "tax": "0.97",
+        "total": "5.77",
+        "payable": "5.77",
+    }
+    with pytest.raises(einvoice.Wrong, match=r"tax 20 % of 4\.80 is 0\.96, printed is 0\.97"):
+        einvoice.xml(tolerated)
+    good = einvoice.xml(frozen).decode()
+    wrong = good.replace(">5.76<", ">5.77<")
+    assert any("BR-CO-1" in problem for problem in einvoice.problems(wrong.encode()))
+    assert einvoice.problems(b"<nothing")[0].startswith("XSD")
+    assert einvoice.problems(
+        good.replace("<ram:TypeCode>VAT", "<ram:Kind>VAT").replace("VAT</ram:TypeCode>", "VAT</ram:Kind>").encode()
+    )
+
+
+def test_an_invoice_below_zero_is_a_valid_e_invoice(settings):
+    frozen = json.loads(made(in_euro(settings), "json"))
+    line = frozen["lines"][0]
+    back = {"amount": "-7.00", "qty_us": -line["qty_us"], "n": 2}
+    frozen |= {
+        "lines": [line, line | back], "subtotal": "-2.20", "total": "0.00", "payable": "0.00", "to_credit": "2.20",
+    }  # fmt: skip
+    assert "-2.20" in einvoice.xml(frozen).decode()
+
+
+def test_f1_every_invoice_is_a_focus_file_that_our_checker_accepts(invoice):
+    text = made(invoice, "focus").decode()
+    assert focus_check.check(text, {invoice.number: "4.24"}) == []
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["ChargeCategory"] for row in rows] == ["Usage", "Usage", "Tax"]
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal("4.24")
+    assert {row["InvoiceId"] for row in rows} == {invoice.number}
+    assert rows[1]["ResourceId"] == "nod_1"
+    assert json.loads(rows[0]["SkuPriceDetails"])["x_Virtual"] == "true"
+
+
+def test_the_spreadsheet_adds_up_and_runs_no_formula(invoice):
+    for language, item in (("en", "Amount"), ("zh-hans", "应付")):
+        book = openpyxl.load_workbook(io.BytesIO(made(invoice, "xlsx", language)))
+        lines, sums = book.worksheets
+        header = [cell.value for cell in lines[1]]
+        assert sum(row[header.index(item)].value for row in lines.iter_rows(min_row=2)) == 4
+        project = lines.cell(2, header.index("项目" if language == "zh-hans" else "Project") + 1)
+        assert (project.value, project.data_type) == ("=2+5", "s")
+        assert sums.cell(sums.max_row, 2).value == 4.24
+    frozen = json.loads(made(invoice, "json"))
+    assert documents.as_xlsx(frozen, "en") == made(invoice, "xlsx")
