@@ -67,7 +67,7 @@ def least(
     of_source = demand[strategies.source]
     share, bound, pace = strategies.even(), 0.0, 1.0
     value = total(elements, strategies, share * of_source, delay)
-    for _ in range(3_000):
+    for _ in range(1_200):
         each = np.append(marginal(elements.base, routing.loads(elements, strategies, share * of_source)), 0.0)
         slopes = each[strategies.crosses].sum(axis=1)
         lowest = np.minimum.reduceat(slopes, strategies.starts)[strategies.source]

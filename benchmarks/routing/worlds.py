@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,16 @@ class World:
         here = np.full(len(self.machines), MACHINE_US)
         return routing.Elements(np.concatenate((base, here)), np.concatenate((band, self.machines)))
 
+    @cached_property
+    def broken(self) -> "World":
+        """The same with all links of the busiest region ten times slower and at 8 % of their capacity."""
+        return self.changed(busiest(self), delay=10.0, capacity=0.08)
+
+    @cached_property
+    def pinched(self) -> "World":
+        """The same with only the busiest link so."""
+        return self.changed(busiest_link(self), delay=10.0, capacity=0.08)
+
     def changed(self, links: Ints, *, delay: float, capacity: float) -> "World":
         """The world with some links worse (or better)."""
         rtt, mbps = self.rtt_us.copy(), self.mbps.copy()
@@ -49,6 +60,7 @@ class World:
         mbps[links] *= capacity
         return replace(self, rtt_us=rtt, mbps=mbps)
 
+    @cached_property
     def optimum(self) -> routing.Split:
         """The least total delay, to within the split's own gap."""
         return routing.split(self.elements(), self.strategies, self.demand, steps=2_500)
@@ -152,7 +164,7 @@ def _loads(world: World, found: routing.Split) -> Floats:
 def busiest(world: World) -> Ints:
     """All links of the region whose links carry most at the optimum."""
     links = len(world.rtt_us)
-    carried = _loads(world, world.optimum())[:links] * world.mbps
+    carried = _loads(world, world.optimum)[:links] * world.mbps
     at = np.bincount(world.graph.ends.ravel(), weights=np.repeat(carried, 2), minlength=world.graph.regions)
     return np.flatnonzero((world.graph.ends == int(np.argmax(at))).any(axis=1)).astype(np.int64)
 
@@ -160,5 +172,5 @@ def busiest(world: World) -> Ints:
 def busiest_link(world: World) -> Ints:
     """The one link that carries most at the optimum."""
     links = len(world.rtt_us)
-    carried = _loads(world, world.optimum())[:links] * world.mbps
+    carried = _loads(world, world.optimum)[:links] * world.mbps
     return np.array([int(np.argmax(carried))], dtype=np.int64)
