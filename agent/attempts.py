@@ -18,20 +18,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from . import clocks, machine, staging
+from . import checkpoints, clocks, machine, staging
 from . import protocol as wire
 from .executors import tree
 from .hands import SUPERVISED, Live, log
 from .journal import Record
 from .launching import SupervisorSilent, ask, from_spec, make_folder, read_facts, start_supervisor
-from .machine import Event, State
+from .machine import Event, Instruction, State
 from .protocol import AssignmentSpec, Phase, Reason
 from .reporting import Reporting
 from .transport import Refused, Unreachable
 
 WATCH_FAST_S, WATCH_S = 0.05, 0.25
 SLOTS = 90  # of a range of 100 user ids; the last ten belong to the self-test
+CHECKPOINT_TICK_S = 0.2
+LAST_CHECKPOINT_MS = 60_000
+STOP_TOLD_WITHIN_MS = 42_000  # the portal's patience is 45 s
 GUARD_MS = 150  # how long after the deadline the supervisor has to have frozen its tree
+
+
+UNDELIVERED: dict[State, Instruction] = {
+    State.UPLOADING: machine.Upload(),
+    State.SAVING: machine.Save(),
+    State.FINISHING: machine.Finish(),
+}
+"""What an agent that was killed after its job's end had still to do."""
 
 
 class Attempts(Reporting):
@@ -91,6 +102,10 @@ class Attempts(Reporting):
                 self._report(live, Phase.STAGING, frozen=False)
                 await self.connected.wait()
                 await staging.bring_inputs(live.spec, job, self.portal, uid)
+            if live.spec.checkpoint is not None and live.spec.checkpoint.kept:
+                self._report(live, Phase.RESTORING, frozen=False)
+                await self.connected.wait()
+                live.resumed = bool(await checkpoints.restore(live.spec, job, self.portal, uid))
         except staging.StagingError as error:
             self.feed(live.attempt.id, machine.StagingFailed(error.reason, error.message))
         except Refused as error:
@@ -113,7 +128,9 @@ class Attempts(Reporting):
         except OSError as error:
             self.feed(live.attempt.id, machine.SupervisorLost(Reason.DEVICE_ERROR, str(error)))
             return
-        order = from_spec(self.ground, live.spec, live.record.slot, live.attempt.deadline_ms, attachment)
+        order = from_spec(
+            self.ground, live.spec, live.record.slot, live.attempt.deadline_ms, attachment, resumed=live.resumed
+        )
         try:
             process = await start_supervisor(self._folder(live), order)
         except OSError as error:
@@ -128,6 +145,8 @@ class Attempts(Reporting):
         """Watch the supervisor and carry its logs: after a launch, and after an adoption."""
         self._spawn(self._watch(live), "watch", live)
         live.shipping = self._spawn(self._ship_logs(live), "logs", live)
+        if live.spec is not None and live.spec.checkpoint is not None:
+            self._spawn(self._checkpoint_loop(live, live.spec), "checkpoints", live)
 
     # ── while it runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +220,57 @@ class Attempts(Reporting):
             except SupervisorSilent:
                 await asyncio.sleep(0.05)
 
+    async def _checkpoint_loop(self, live: Live, spec: AssignmentSpec) -> None:
+        """Store the job's state so often that never more than one interval of work is lost. A frozen job writes nothing."""
+        assert spec.checkpoint is not None  # noqa: S101
+        interval_ms = spec.checkpoint.interval_ms
+        due_ms = clocks.boot_ms() + interval_ms
+        while live.attempt.state in SUPERVISED:
+            await asyncio.sleep(CHECKPOINT_TICK_S)
+            if live.attempt.state is not State.RUNNING or clocks.boot_ms() < due_ms:
+                continue
+            begun_ms = clocks.boot_ms()
+            await self._save_checkpoint(live, spec)
+            took_ms = clocks.boot_ms() - begun_ms
+            due_ms = checkpoints.next_ms(begun_ms=begun_ms, took_ms=took_ms, interval_ms=interval_ms)
+
+    async def _save_checkpoint(self, live: Live, spec: AssignmentSpec) -> None:
+        assert spec.checkpoint is not None  # noqa: S101
+        folder, most = self._folder(live) / "job", spec.resources.disk_mib << 20
+        async with live.saving:
+            try:
+                shot = await asyncio.to_thread(checkpoints.take, folder, spec.checkpoint.path, most, live.saved)
+            except (OSError, checkpoints.TooLarge) as error:
+                log.warning("%s: no checkpoint: %s", live.attempt.id, error)
+                return
+            if shot is None:
+                return
+            with shot.file:
+                try:
+                    stored = await checkpoints.send(spec, shot.begun_ms, shot, self.portal)
+                except Refused:
+                    self.feed(live.attempt.id, machine.FencedOff())
+                    return
+            if stored:
+                live.saved = shot.manifest
+            size = shot.whole.size
+            log.info("%s: checkpoint of %d bytes %s", live.attempt.id, size, "stored" if stored else "not taken")
+
+    async def _save_last(self, live: Live) -> None:
+        """The last one. The portal takes an unconfirmed stop for lost 45 s after it asked, so there is not much time."""
+        await self.connected.wait()
+        if live.spec is not None:
+            by_ms = clocks.boot_ms() + LAST_CHECKPOINT_MS
+            if live.stop_by_ms is not None:
+                by_ms = min(by_ms, live.stop_by_ms)
+            left_s = max(1.0, (by_ms - clocks.boot_ms()) / 1000)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._save_checkpoint(live, live.spec), left_s)
+        self.feed(live.attempt.id, machine.Saved())
+
     async def _stop(self, live: Live, reason: Reason, grace_ms: int) -> None:
+        if grace_ms:
+            live.stop_by_ms = clocks.boot_ms() + STOP_TOLD_WITHIN_MS
         for _ in range(20):
             try:
                 await ask(self._folder(live), do="stop", reason=reason.value, grace_ms=grace_ms)
@@ -292,8 +361,8 @@ class Attempts(Reporting):
         state, id = live.attempt.state, live.attempt.id
         if state is State.OFFERED or live.spec is None:
             self._lose(live)
-        elif state in (State.UPLOADING, State.FINISHING):
-            self._perform(live, machine.Upload() if state is State.UPLOADING else machine.Finish())
+        elif state in UNDELIVERED:
+            self._perform(live, UNDELIVERED[state])
         elif state in (State.STAGING, State.READY):
             if same_boot:
                 live.record = live.record.with_attempt(replace(live.attempt, state=State.STAGING))

@@ -54,6 +54,10 @@ class Live:
     to_report: tuple[Phase, bool] | None = None
     reporting: asyncio.Task[None] | None = None
     usage_due_ms: int = 0
+    resumed: bool = False  # it begins with a checkpoint
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)  # one checkpoint at a time
+    saved: str = ""  # manifest of the last one stored
+    stop_by_ms: int | None = None  # a stop was asked for: the portal waits for its end until then
 
     @property
     def attempt(self) -> Attempt:

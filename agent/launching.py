@@ -51,7 +51,7 @@ class Ground:
         return replace(self, layout=None)
 
 
-def environment(spec: AssignmentSpec, attachment: Attachment) -> dict[str, str]:
+def environment(spec: AssignmentSpec, attachment: Attachment, *, resumed: bool = False) -> dict[str, str]:
     """The job's whole environment. Ours come last: a tenant cannot pretend to be another attempt."""
     return {
         "PATH": "/usr/bin:/bin",
@@ -63,6 +63,7 @@ def environment(spec: AssignmentSpec, attachment: Attachment) -> dict[str, str]:
         "IDLEWILD_TASK": spec.task_name,
         "IDLEWILD_ATTEMPT": spec.attempt,
         "IDLEWILD_REGION": spec.region,
+        **({"IDLEWILD_RESUME": "1"} if resumed else {}),
     }
 
 
@@ -120,7 +121,13 @@ def launch(
 
 
 def from_spec(
-    ground: Ground, spec: AssignmentSpec, slot: int, deadline_ms: int, attachment: Attachment
+    ground: Ground,
+    spec: AssignmentSpec,
+    slot: int,
+    deadline_ms: int,
+    attachment: Attachment,
+    *,
+    resumed: bool = False,
 ) -> dict[str, Any]:
     phases = [(Phase.SETUP.value, spec.setup)] if spec.setup.strip() else []
     return launch(
@@ -130,7 +137,7 @@ def from_spec(
         slot=slot,
         job_folder=ground.attempt_folder(spec.attempt) / "job",
         phases=[*phases, (Phase.RUN.value, spec.run)],
-        environment=environment(spec, attachment),
+        environment=environment(spec, attachment, resumed=resumed),
         cores_milli=spec.resources.cores_milli,
         memory_mib=spec.resources.memory_mib,
         disk_mib=spec.resources.disk_mib,

@@ -4,29 +4,31 @@ The runner feeds events (answers of the portal, facts about processes) and perfo
 go wrong between the two is decided here, so that it can be read and replayed. Times are milliseconds of CLOCK_BOOTTIME and
 come in with the events.
 
-| event ↓ state → | offered | staging | ready | starting | running | frozen | stopping | uploading | finishing | killing |
-|---|---|---|---|---|---|---|---|---|---|---|
-| Accepted | staging·stage | | | | | | | | | |
-| Refused | done·forget | | | | | | | | | |
-| Staged | | starting·launch ¹ | | | | | | | | |
-| StagingFailed | | finishing·finish | | | | | | | | |
-| Started | | | | running·report | running·report | = | = | | | = |
-| Froze | | | | frozen·report | frozen·report | = | =·stop ² | | | = |
-| Thawed | | | | | = | running·report | = | | | = |
-| Renewed | = | = | starting·launch ¹ | =·renew | =·renew | =·renew | =·renew | = | = | = |
-| Cancelled | done·forget | fin·abort | fin·finish | stopping·stop | stopping·stop | stopping·stop ² | = | fin·abort | = | = |
-| FencedOff | done·forget | done·abort | done·forget | killing·kill | killing·kill | killing·kill | killing·kill | done·abort | done·abort | = |
-| Ended | | | | ³ | ³ | ³ | ³ | | | done·forget |
-| SupervisorLost | | | | fin·finish | fin·finish | fin·finish | fin·finish | | | done·forget |
-| Uploaded | | | | | | | | fin·finish | | |
-| UploadFailed | | | | | | | | fin·finish | | |
-| Delivered | | | | | | | | | done·forget | |
-| Undeliverable | | | | | | | | | done·forget | |
+| event ↓ state → | offered | staging | ready | starting | running | frozen | stopping | uploading | saving | finishing | killing |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+| Accepted | staging·stage | | | | | | | | | | |
+| Refused | done·forget | | | | | | | | | | |
+| Staged | | starting·launch ¹ | | | | | | | | | |
+| StagingFailed | | finishing·finish | | | | | | | | | |
+| Started | | | | running·report | running·report | = | = | | | | = |
+| Froze | | | | frozen·report | frozen·report | = | =·stop ² | | | | = |
+| Thawed | | | | | = | running·report | = | | | | = |
+| Renewed | = | = | starting·launch ¹ | =·renew | =·renew | =·renew | =·renew | = | = | = | = |
+| Cancelled | done·forget | fin·abort | fin·finish | stopping·stop | stopping·stop | stopping·stop ² | = | fin·abort | = | = | = |
+| FencedOff | done·forget | done·abort | done·forget | killing·kill | killing·kill | killing·kill | killing·kill | done·abort | done·abort | done·abort | = |
+| Ended | | | | ³ | ³ | ³ | ³ | | | | done·forget |
+| SupervisorLost | | | | fin·finish | fin·finish | fin·finish | fin·finish | | | | done·forget |
+| Uploaded | | | | | | | | fin·finish | | | |
+| UploadFailed | | | | | | | | fin·finish | | | |
+| Saved | | | | | | | | | fin·finish | | |
+| Delivered | | | | | | | | | | done·forget | |
+| Undeliverable | | | | | | | | | | done·forget | |
 
 `fin` = finishing; `abort` is followed by finish or forget. Empty = `InvalidTransition`, nothing changes. `=` stays, without
 instructions. `done` is terminal and swallows every late fact.
 ¹ only before the deadline: nothing is started under a lease that may have lapsed; otherwise `ready`, until a renewal.
-² a frozen job cannot tidy up: no grace. ³ a job that finished and has outputs: uploading·report upload; else fin·finish.
+² a frozen job cannot tidy up: no grace. ³ a job that finished and has outputs: uploading·report upload; one that ended otherwise, may go on elsewhere and
+stores checkpoints: saving·report save (also when its supervisor was lost); else fin·finish.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class State(str, Enum):
     FROZEN = "frozen"
     STOPPING = "stopping"
     UPLOADING = "uploading"
+    SAVING = "saving"
     FINISHING = "finishing"
     KILLING = "killing"
     DONE = "done"
@@ -151,6 +154,11 @@ class UploadFailed:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """The last checkpoint is stored, or there was no time for it."""
+
+
+@dataclass(frozen=True)
 class Delivered:
     """The finish report is stored."""
 
@@ -177,6 +185,7 @@ Event = Union[
     SupervisorLost,
     Uploaded,
     UploadFailed,
+    Saved,
     Delivered,
     Undeliverable,
 ]
@@ -233,6 +242,11 @@ class Upload:
 
 
 @dataclass(frozen=True)
+class Save:
+    """Store a last checkpoint of the ended job, for its next attempt."""
+
+
+@dataclass(frozen=True)
 class Finish:
     """Send the last logs, then the finish report; both again until they are taken."""
 
@@ -244,7 +258,7 @@ class Forget:
     tell: str = ""
 
 
-Instruction = Union[Accept, Stage, Launch, Renew, Stop, Kill, Abort, Report, Upload, Finish, Forget]
+Instruction = Union[Accept, Stage, Launch, Renew, Stop, Kill, Abort, Report, Upload, Save, Finish, Forget]
 
 
 # ── the attempt ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -260,6 +274,7 @@ class Attempt:
     phase: Phase = Phase.STAGING
     deadline_ms: int = 0
     has_outputs: bool = False
+    has_checkpoint: bool = False
     started: bool = False
     reason: Reason | None = None
     exit_code: int | None = None
@@ -277,6 +292,19 @@ class Attempt:
 
 
 Step = tuple[Attempt, tuple[Instruction, ...]]
+
+NOTHING_TO_SAVE = frozenset(
+    {
+        Reason.FINISHED,
+        Reason.CANCELLED_BY_TENANT,
+        Reason.ORGANISATION_SUSPENDED,
+        Reason.STOPPED_BY_OPERATOR,
+        Reason.START_FAILED,
+        Reason.DEVICE_ERROR,
+        Reason.NODE_REBOOTED,
+    }
+)
+"""After these no attempt follows, or what lies on the disk was not left by an orderly end."""
 
 
 def offered(attempt: str, fence: int, accept_ms: int) -> Step:
@@ -298,10 +326,14 @@ def _stay(attempt: Attempt, event: Event) -> Step:
 
 
 def _accepted(attempt: Attempt, event: Accepted) -> Step:
-    return (
-        replace(attempt, state=State.STAGING, deadline_ms=event.deadline_ms, has_outputs=bool(event.spec.outputs)),
-        (Stage(),),
+    staging = replace(
+        attempt,
+        state=State.STAGING,
+        deadline_ms=event.deadline_ms,
+        has_outputs=bool(event.spec.outputs),
+        has_checkpoint=event.spec.checkpoint is not None,
     )
+    return staging, (Stage(),)
 
 
 def _refused(attempt: Attempt, event: Refused) -> Step:
@@ -398,11 +430,23 @@ def _ended(attempt: Attempt, event: Ended) -> Step:
     if event.reason is Reason.FINISHED and attempt.has_outputs:
         uploading = replace(known, state=State.UPLOADING, phase=Phase.UPLOADING)
         return uploading, (Report(Phase.UPLOADING, frozen=False), Upload())
-    return _finish(known, event.reason, event.message)
+    return _save_first(known, event.reason, event.message)
+
+
+def _save_first(attempt: Attempt, reason: Reason, message: str) -> Step:
+    """What the job has written since its last checkpoint is worth keeping, if another attempt may follow."""
+    if not (attempt.has_checkpoint and attempt.started) or reason in NOTHING_TO_SAVE:
+        return _finish(attempt, reason, message)
+    saving = replace(attempt, state=State.SAVING, phase=Phase.UPLOADING, reason=reason, message=message)
+    return saving, (Report(Phase.UPLOADING, frozen=False), Save())
 
 
 def _lost(attempt: Attempt, event: SupervisorLost) -> Step:
-    return _finish(attempt, event.reason, event.message)
+    return _save_first(attempt, event.reason, event.message)
+
+
+def _saved(attempt: Attempt, event: Saved) -> Step:
+    return _finish(attempt, attempt.reason or Reason.PLATFORM_FAULT, attempt.message)
 
 
 def _uploaded(attempt: Attempt, event: Uploaded) -> Step:
@@ -448,6 +492,10 @@ def _table() -> dict[tuple[State, type], Callable[..., Step]]:
         (s.UPLOADING, Renewed): _renewed_quietly,
         (s.UPLOADING, Cancelled): _cancelled_busy,
         (s.UPLOADING, FencedOff): _dropped_busy,
+        (s.SAVING, Saved): _saved,
+        (s.SAVING, Renewed): _renewed_quietly,
+        (s.SAVING, Cancelled): _stay,
+        (s.SAVING, FencedOff): _dropped_busy,
         (s.FINISHING, Delivered): _dropped,
         (s.FINISHING, Undeliverable): _dropped,
         (s.FINISHING, Renewed): _renewed_quietly,

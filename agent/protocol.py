@@ -21,6 +21,8 @@ server from receiving it. That is what makes the agent's deadline always earlier
     POST usage             UsageBatch           → UsageAnswer
     GET  attempts/A/inputs/N                    → bytes            Range allowed
     PUT  attempts/A/outputs/NAME?offset=N       → Received         raw body
+    PUT  attempts/A/checkpoints/N?offset=N      → Received         raw body: a tar, while the job runs
+    GET  attempts/A/checkpoints/C               → bytes            Range allowed; before the job starts
     POST attempts/A/finish FinishReport         → Stored           same body, same answer
     POST drain             DrainRequest         → Stored
 
@@ -68,6 +70,7 @@ HEADER_FENCE = "Idlewild-Fence"
 HEADER_SHA256 = "Idlewild-Sha256"  # of the plain bytes of this chunk
 HEADER_TOTAL = "Idlewild-Total"  # outputs: size of the whole
 HEADER_WHOLE_SHA256 = "Idlewild-Whole-Sha256"  # outputs: of the whole, on the last chunk
+HEADER_AGE_MS = "Idlewild-Age-Ms"  # checkpoints: how long ago the agent began to read it
 
 LOG_CHUNK = 256 * 1024
 LOG_STREAM_MOST = 64 * 1024 * 1024
@@ -703,6 +706,27 @@ class Output(Message):
 
 
 @dataclass(frozen=True)
+class StoredCheckpoint(Message):
+    """A checkpoint of an earlier attempt; its bytes are a tar to be opened where `path` has its place."""
+
+    id: Annotated[str, ID_FORM]
+    size: Annotated[int, Whole()]
+    sha256: Annotated[str, SHA256_FORM]
+
+
+@dataclass(frozen=True)
+class CheckpointPlan(Message):
+    """What to store while the job runs, and what to begin with: `kept`, newest first (empty: from the beginning)."""
+
+    path: Annotated[str, Text(1000, 1)]
+    interval_ms: Annotated[int, Whole(100)]
+    kept: Annotated[tuple[StoredCheckpoint, ...], Items(20)] = ()
+
+    def check(self, path: str) -> None:
+        _check_inside(self.path, _at(path, "path"))
+
+
+@dataclass(frozen=True)
 class Resources(Message):
     """What the attempt is allocated, and metered by."""
 
@@ -741,6 +765,7 @@ class AssignmentSpec(_Answer):
     inputs: Annotated[tuple[Input, ...], Items(1000)] = ()
     outputs: Annotated[tuple[Output, ...], Items(1000)] = ()
     stop_grace_ms: Annotated[int, Whole(0, 600_000)] = 30_000
+    checkpoint: Optional[CheckpointPlan] = None
 
     def check(self, path: str) -> None:
         names = [output.name for output in self.outputs]
@@ -902,6 +927,11 @@ def input_path(attempt: str, index: int) -> str:
 
 def output_path(attempt: str, name: str) -> str:
     return f"{BASE}/attempts/{attempt}/outputs/{name}"
+
+
+def checkpoint_path(attempt: str, name: str) -> str:
+    """`name`: the agent's own number of a new one, or the id of a stored one."""
+    return f"{BASE}/attempts/{attempt}/checkpoints/{name}"
 
 
 def authorization(node: str, secret: str) -> str:

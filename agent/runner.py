@@ -110,6 +110,8 @@ class Runner(Orders):
             self._report(live, instruction.phase, instruction.frozen)
         elif isinstance(instruction, machine.Upload):
             self._spawn(self._upload(live), "upload", live)
+        elif isinstance(instruction, machine.Save):
+            self._spawn(self._save_last(live), "save", live)
         elif isinstance(instruction, machine.Finish):
             self._spawn(self._finish(live), "finish", live)
         else:

@@ -68,7 +68,7 @@ async def bring_inputs(spec: AssignmentSpec, folder: Path, portal: Portal, uid: 
             with tempfile.TemporaryFile(dir=folder.parent) as archive:
                 await _fetch(spec, index, item, archive, portal, sender)
                 archive.seek(0)
-                await _unpack(archive, folder, relative, uid, item.path, spec.resources.disk_mib << 20)
+                await open_archive(archive, folder, relative, uid, item.path, spec.resources.disk_mib << 20)
             continue
         with _new_file(folder, relative, item) as file:
             await _fetch(spec, index, item, file, portal, sender)
@@ -107,7 +107,7 @@ def give_to(folder: Path, uid: int | None) -> None:
     os.chown(folder, uid, uid)
 
 
-async def _unpack(archive: IO[bytes], folder: Path, relative: str, uid: int | None, path: str, most: int) -> None:
+async def open_archive(archive: IO[bytes], folder: Path, relative: str, uid: int | None, path: str, most: int) -> None:
     """In a process of its own, which shuts itself into the folder (unpack.py)."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

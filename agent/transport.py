@@ -67,6 +67,14 @@ class Sender:
     fence: int
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Size and hash of something that is sent in parts."""
+
+    size: int
+    sha256: str
+
+
 class Portal:
     """The portal as seen from one node. `node` and `secret` are empty until enrolled."""
 
@@ -140,6 +148,27 @@ class Portal:
         path = wire.output_path(attempt, name)
         response = await self._call("PUT", path, CHUNK_S, params={"offset": offset}, content=data, headers=headers)
         return _read(response, Received)
+
+    async def put_checkpoint(
+        self, attempt: str, number: int, offset: int, data: bytes, whole: Whole, age_ms: int, sender: Sender
+    ) -> Received:
+        headers = {
+            **self._body_headers(sender),
+            "Content-Type": "application/octet-stream",
+            wire.HEADER_SHA256: hashlib.sha256(data).hexdigest(),
+            wire.HEADER_TOTAL: str(whole.size),
+            wire.HEADER_WHOLE_SHA256: whole.sha256,
+            wire.HEADER_AGE_MS: str(age_ms),
+        }
+        path = wire.checkpoint_path(attempt, str(number))
+        response = await self._call("PUT", path, CHUNK_S, params={"offset": offset}, content=data, headers=headers)
+        return _read(response, Received)
+
+    async def get_checkpoint(self, attempt: str, id: str, offset: int, sender: Sender) -> AsyncIterator[bytes]:
+        """The bytes of a stored checkpoint, from `offset` on."""
+        headers = self._body_headers(sender)
+        async for chunk in self.download(wire.checkpoint_path(attempt, id), offset, headers):
+            yield chunk
 
     async def get_input(self, attempt: str, index: int, offset: int, sender: Sender) -> AsyncIterator[bytes]:
         """The bytes of an input that lies on the portal, from `offset` on."""

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import artefacts, capacity, cycle, leases, logs, quotes, recovery, reliability
+from scheduling.services import artefacts, capacity, checkpoints, cycle, leases, logs, quotes, recovery, reliability
 
 
 @shared_task(name="scheduling.cycle")
@@ -28,3 +28,4 @@ def expire() -> None:
     quotes.expire(now=clock.now())
     artefacts.expire(now=clock.now())
     logs.expire(now=clock.now())
+    checkpoints.expire(now=clock.now())

@@ -8,7 +8,7 @@ waits in the channel layer. Only a wake-up (or the end of the hold) makes it loo
 import asyncio
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -44,8 +44,9 @@ from scheduling.domain import attempt as attempts
 from scheduling.domain import demand
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt
-from scheduling.services import artefacts, leases, live, logs, nodes_sync, reports
+from scheduling.services import artefacts, checkpoints, leases, live, logs, nodes_sync, reports
 from scheduling.services.metering import Reading
+from scheduling.services.pieces import Part
 
 PACE_S = 0.15
 """So long the answer to a sync waits that comes too soon after the last ones: many news at once are then told
@@ -305,15 +306,45 @@ def input_bytes(request: HttpRequest, attempt: str, index: int) -> HttpResponseB
         raise NotFound(_("The job has no input of this number on the portal."))
     artefact = artefacts.resolve(organisation=mine.task.job.organisation, url=inputs[index].url)
     start = _range_start(request, artefact.size_bytes)
-    length = artefact.size_bytes - start
-    headers = {"Accept-Ranges": "bytes", "Content-Length": str(length)}
+    return _bytes(artefacts.content(artefact=artefact, start=start), start, artefact.size_bytes)
+
+
+@door("PUT")
+def checkpoint(request: HttpRequest, attempt: str, name: str) -> HttpResponse:
+    mine = _live_attempt(request, attempt)
+    part = Part(
+        number("offset", request.GET.get("offset", "")),
+        request.body,
+        request.headers.get(wire.HEADER_SHA256, ""),
+        whole(request, wire.HEADER_TOTAL),
+        request.headers.get(wire.HEADER_WHOLE_SHA256),
+    )
+    age = timedelta(milliseconds=min(whole(request, wire.HEADER_AGE_MS), reports.MOST_AGE_MS))
+    stored = checkpoints.upload(attempt=mine, number=number("name", name), part=part, age=age, now=clock.now())
+    return answer(wire.Received(stored.offset, stored.complete))
+
+
+@door("GET")
+def checkpoint_bytes(request: HttpRequest, attempt: str, name: str) -> HttpResponseBase:
+    mine = _live_attempt(request, attempt)
+    row = checkpoints.hand_over(attempt=mine, checkpoint=name)
+    start = _range_start(request, row.size_bytes)
+    return _bytes(checkpoints.content(checkpoint=row, start=start), start, row.size_bytes)
+
+
+@csrf_exempt
+def checkpoint_door(request: HttpRequest, attempt: str, name: str) -> HttpResponseBase:
+    """One address, two methods."""
+    view = checkpoint_bytes if request.method == "GET" else checkpoint
+    return view(request, attempt=attempt, name=name)
+
+
+def _bytes(pieces: Iterator[bytes], start: int, size: int) -> StreamingHttpResponse:
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(size - start)}
     if start:
-        headers["Content-Range"] = f"bytes {start}-{artefact.size_bytes - 1}/{artefact.size_bytes}"
+        headers["Content-Range"] = f"bytes {start}-{size - 1}/{size}"
     return StreamingHttpResponse(
-        artefacts.content(artefact=artefact, start=start),
-        status=206 if start else 200,
-        content_type="application/octet-stream",
-        headers=headers,
+        pieces, status=206 if start else 200, content_type="application/octet-stream", headers=headers
     )
 
 
@@ -373,7 +404,16 @@ def _spec(taken: reports.Assigned) -> wire.AssignmentSpec:
             wire.Output(item.name, item.path, item.required, wire.FileKind(item.type)) for item in spec.outputs
         ),
         stop_grace_ms=int(leases.STOP_GRACE.total_seconds() * 1000),
+        checkpoint=_checkpoint_plan(taken),
     )
+
+
+def _checkpoint_plan(taken: reports.Assigned) -> wire.CheckpointPlan | None:
+    wanted = taken.spec.checkpoint
+    if wanted is None:
+        return None
+    kept = tuple(wire.StoredCheckpoint(row.public_id, row.size_bytes, row.sha256) for row in taken.checkpoints)
+    return wire.CheckpointPlan(wanted.path, wanted.interval_s * 1000, kept)
 
 
 def _input(item: demand.Input) -> wire.Input:

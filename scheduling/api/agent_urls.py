@@ -16,4 +16,5 @@ urlpatterns = [
     path("attempts/<str:attempt>/logs/<str:stream>", agent.log, name="agent_log"),
     path("attempts/<str:attempt>/inputs/<int:index>", agent.input_bytes, name="agent_input"),
     path("attempts/<str:attempt>/outputs/<str:name>", agent.output, name="agent_output"),
+    path("attempts/<str:attempt>/checkpoints/<str:name>", agent.checkpoint_door, name="agent_checkpoint"),
 ]

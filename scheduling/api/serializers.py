@@ -195,6 +195,7 @@ class AttemptOut(serializers.Serializer):
     provider = serializers.CharField()
     state = serializers.CharField()
     phase = serializers.CharField()
+    resumed_from = serializers.CharField(allow_null=True, help_text="The checkpoint that it began with.")
     frozen = serializers.BooleanField()
     isolation = serializers.CharField()
     reason = serializers.CharField(allow_null=True)

@@ -183,6 +183,7 @@ def attempt(row: Attempt) -> Shown:
         "zone": zone.slug,
         "provider": row.node.organisation.name,
         "phase": row.phase,
+        "resumed_from": row.resumed_from or None,
         "frozen": row.frozen,
         "isolation": row.isolation,
         "actor": row.actor,

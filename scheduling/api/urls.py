@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from scheduling.api import artefacts, decisions, jobs, links, logs, quotes
+from scheduling.api import artefacts, checkpoints, decisions, jobs, links, logs, quotes
 
 _ID = r"(?P<public_id>[A-Za-z0-9_]{1,40})"
 
@@ -21,6 +21,7 @@ urlpatterns = [
     re_path(rf"^jobs/{_ID}/explain$", jobs.Explain.as_view()),
     re_path(rf"^jobs/{_ID}/logs$", logs.Logs.as_view()),
     re_path(rf"^jobs/{_ID}/artefacts$", artefacts.JobArtefacts.as_view()),
+    re_path(rf"^jobs/{_ID}/checkpoints$", checkpoints.JobCheckpoints.as_view()),
     path("artefacts", artefacts.Artefacts.as_view()),
     re_path(rf"^artefacts/{_ID}$", artefacts.OneArtefact.as_view()),
     re_path(rf"^artefacts/{_ID}/content$", artefacts.Content.as_view()),

@@ -104,6 +104,15 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """What is stored while the task runs, and found again by its next attempt. `path` lies under /job."""
+
+    path: str
+    interval_s: int = 600
+    keep: int = 2
+
+
+@dataclass(frozen=True)
 class Resources:
     """What one node must give. `cards_ordered`: try the kinds in this order instead of freely."""
 
@@ -162,6 +171,7 @@ class TaskSpec:
     lease_class: str = LeaseClass.STANDARD
     resources: Resources = Resources()
     placement: Placement = Placement()
+    checkpoint: Checkpoint | None = None
 
     def form(self) -> dict[str, Any]:
         """The machine's form as plain JSON values."""
@@ -175,6 +185,8 @@ class TaskSpec:
         cards = tuple(Card(**card) for card in resources.pop("cards"))
         rest["resources"] = _build(Resources, {**resources, "cards": cards})
         rest["placement"] = _build(Placement, rest.pop("placement"))
+        kept = rest.pop("checkpoint", None)
+        rest["checkpoint"] = None if kept is None else Checkpoint(**kept)
         rest["inputs"] = tuple(Input(**item) for item in rest.pop("inputs"))
         rest["outputs"] = tuple(Output(**item) for item in rest.pop("outputs"))
         return _build(cls, rest)
@@ -230,6 +242,13 @@ class JobSpec:
                 "action": task.on_disconnect,
                 "lease": task.lease_class,
                 **({"for": values.duration_text(task.wait_for_s)} if task.on_disconnect == Action.WAIT else {}),
+            },
+            "checkpoint": None
+            if task.checkpoint is None
+            else {
+                "path": task.checkpoint.path,
+                "interval": values.duration_text(task.checkpoint.interval_s),
+                "keep": task.checkpoint.keep,
             },
             "resources": _resources(task.resources),
             "placement": _placement(task.placement),

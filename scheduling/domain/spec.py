@@ -21,6 +21,7 @@ from scheduling.domain import spec_document, spec_values
 from scheduling.domain.demand import (
     Action,
     Card,
+    Checkpoint,
     Input,
     JobSpec,
     LeaseClass,
@@ -45,6 +46,7 @@ MOST_ENV, MOST_ENVS, MOST_ENV_BYTES, MOST_SECRETS = 65_536, 500, 262_144, 20
 """A kernel starts no program with a variable above 128 KiB or all of them (secrets of 64 KiB too) above 2 MiB: such a job
 would fail on one node after the other, and look like their fault.
 """
+CHECKPOINT_EVERY_S, MOST_CHECKPOINTS = 600, 10
 MOST_DELAY_S = 366 * 86_400
 """The longest that a job may wait for anything: with the longest clock and interval of the database far away."""
 NAME = re.compile(r"[a-z0-9-]{1,63}")
@@ -69,6 +71,7 @@ class Limits:
     disk_gib: int = 102_400
     cards: int = 64
     duration_s: int = 31 * 86_400
+    checkpoint_least_s: int = 60
 
 
 @dataclass(frozen=True)
@@ -357,6 +360,7 @@ class _Reader:
             lease_class=lease,
             resources=self.resources(fields.get("resources"), events),
             placement=self.placement(fields.get("placement")),
+            checkpoint=self.checkpoint(fields.get("checkpoint")),
         )
 
     def words(self, path: str, value: object, default: tuple[str, ...], kind: type[StrEnum]) -> tuple[str, ...]:
@@ -550,6 +554,25 @@ class _Reader:
         if waits and lease != LeaseClass.TOLERANT:
             self.wrong("on_disconnect.lease", "exclusive_fields", N_("action: wait needs lease: tolerant"))
         return action, wait_for if waits else 0, lease
+
+    def checkpoint(self, value: object) -> Checkpoint | None:
+        """What to store while it runs, how often, and how many to keep."""
+        if value is None:
+            return None
+        fields = self.section("checkpoint", value)
+        least = self.context.limits.checkpoint_least_s
+        return Checkpoint(
+            path=self.inside("checkpoint.path", fields.get("path")),
+            interval_s=self.read(
+                "checkpoint.interval",
+                fields.get("interval"),
+                CHECKPOINT_EVERY_S,
+                lambda v: spec_values.duration_s(v, least=least, most=MOST_DELAY_S),
+            ),
+            keep=self.read(
+                "checkpoint.keep", fields.get("keep"), 2, lambda v: spec_values.whole(v, 1, MOST_CHECKPOINTS)
+            ),
+        )
 
     # -- what it needs
     # --------------------------------------------------------------------------------------------------

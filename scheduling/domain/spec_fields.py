@@ -27,6 +27,7 @@ TASK = (
     "max_duration",
     "retry",
     "on_disconnect",
+    "checkpoint",
 )
 RESOURCES = (
     "cpus",
@@ -64,6 +65,7 @@ SUPPORTED: dict[str, tuple[str, ...]] = {
     "retry": ("on_events", "duration"),
     "on_disconnect": ("action", "for", "lease"),
     "network": ("mode",),
+    "checkpoint": ("path", "interval", "keep"),
     "inputs": INPUT,
     "outputs": OUTPUT,
 }
@@ -75,7 +77,6 @@ UNSUPPORTED: dict[str, tuple[str, ...]] = {
         "num_nodes",
         "array",
         "file_mounts",
-        "checkpoint",
         "service",
         "volumes",
         "config",
@@ -203,6 +204,15 @@ def _top(inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
                 "for": _DURATION,
                 "lease": {**_one_of(LeaseClass), "default": "standard"},
             },
+        ),
+        "checkpoint": _object(
+            "checkpoint",
+            {
+                "path": {"type": "string", "description": "file or folder under /job that the job writes its state to"},
+                "interval": {**_DURATION, "default": "10m", "description": "at least 1m"},
+                "keep": {"type": "integer", "minimum": 1, "maximum": 10, "default": 2},
+            },
+            required=["path"],
         ),
         "resources": _object("resources", _resources()),
         "placement": _object("placement", _placement()),

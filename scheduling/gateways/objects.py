@@ -24,6 +24,11 @@ def artefact_name(attempt: str, name: str) -> str:
     return f"artefacts/{attempt}/{ids.digest(name)[:32]}"
 
 
+def checkpoint_name(attempt: str, number: int) -> str:
+    """The common beginning of a checkpoint's parts."""
+    return f"checkpoints/{attempt}/{number:019d}"
+
+
 def part_name(object_name: str, offset: int, sha256: str) -> str:
     """Where the part of an output that begins at `offset` lies; other bytes get another name."""
     return f"{object_name}/{offset:015d}-{sha256[:16]}"

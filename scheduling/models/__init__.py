@@ -1,5 +1,6 @@
 from scheduling.models.artefacts import Artefact
 from scheduling.models.attempts import Attempt, AttemptReport
+from scheduling.models.checkpoints import Checkpoint
 from scheduling.models.decisions import PlacementDecision
 from scheduling.models.jobs import Job, JobEvent, Task
 from scheduling.models.leases import Lease
@@ -14,6 +15,7 @@ __all__ = [
     "Artefact",
     "Attempt",
     "AttemptReport",
+    "Checkpoint",
     "Job",
     "JobEvent",
     "Lease",

@@ -42,6 +42,7 @@ class Attempt(models.Model):
     ended_at = models.DateTimeField(null=True)
     stop_requested_at = models.DateTimeField(null=True)
     stop_reason = models.CharField(max_length=30, blank=True)
+    resumed_from = models.CharField(max_length=32, blank=True)  # the checkpoint that it was given
     stats = models.JSONField(default=dict)  # cpu_us, mem_peak_bytes: shown only
 
     class Meta:

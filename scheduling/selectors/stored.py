@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Organisation
 from portal.kit.errors import NotFound
-from scheduling.models import Artefact, Attempt, Job
+from scheduling.models import Artefact, Attempt, Checkpoint, Job
 
 
 def attempt_of(job: Job, *, task: str = "", attempt: str = "") -> Attempt | None:
@@ -33,6 +33,11 @@ def attempt_of(job: Job, *, task: str = "", attempt: str = "") -> Attempt | None
 def artefacts_of(job: Job) -> "QuerySet[Artefact]":
     """The published outputs of a job, newest first."""
     return Artefact.objects.filter(job=job, published=True).select_related("job", "task", "attempt").order_by("-id")
+
+
+def checkpoints_of(job: Job) -> "QuerySet[Checkpoint]":
+    """The whole checkpoints of a job's tasks, newest first."""
+    return Checkpoint.objects.filter(task__job=job, complete=True).select_related("task", "attempt").order_by("-id")
 
 
 def artefacts(organisation: Organisation) -> "QuerySet[Artefact]":

@@ -6,37 +6,26 @@ transaction. So an old attempt can neither overwrite nor mix its files with thos
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
 
 from django.db import transaction
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import Organisation
 from portal.audit.services import note
-from portal.kit.errors import Conflict, Finding, InvalidInput, NotFound, TooLarge
-from scheduling.domain.artefact import ArtefactEvent, ArtefactState, Piece, place, step
+from portal.kit.errors import Conflict, NotFound, TooLarge
+from scheduling.domain.artefact import ArtefactEvent, ArtefactState, step
 from scheduling.domain.demand import TaskSpec
 from scheduling.gateways import objects
 from scheduling.models import Artefact, Attempt
-from scheduling.services import live
+from scheduling.services import live, pieces
+from scheduling.services.pieces import Part, Stored
 
 SCHEME = "artefact://"
-CHUNK = 4 * 1024 * 1024
-MOST = 1024**4
 GIB, SLACK = 1024**3, 1024**2
 """The job's disk, and what a tar lays around it: no node may fill our store with more than its lease has room for."""
 KEPT_FOR = timedelta(days=30)
 EXPIRE_BATCH = 200
-
-
-@dataclass(frozen=True)
-class Stored:
-    """The offset wanted next; `complete`: the output is whole and its hash right."""
-
-    offset: int
-    complete: bool
 
 
 def upload(
@@ -53,42 +42,15 @@ def upload(
     """Store one part of an output. The part that completes it carries the hash of the whole; if that is wrong the
     upload starts again at 0.
     """
-    if len(data) > CHUNK:
-        raise TooLarge(_("A part has at most 4 MiB."))
-    if total > attempt.lease.disk_gib * GIB + SLACK:
+    part = Part(offset, data, digest, total, whole_digest)
+    if part.total > attempt.lease.disk_gib * GIB + SLACK:
         raise TooLarge(_("An output is at most as large as the disk of its job."))
-    if sha256(data).hexdigest() != digest:
-        raise _bad("sha256", _("the hash is not that of the bytes"))
+    pieces.check(part)
     with transaction.atomic():
         row = _row(attempt, name, now)
-        if row.complete:
-            return Stored(row.size_bytes, complete=True)
-        end = sum(length for _, length, _ in row.parts)
-        found = place(
-            offset=offset,
-            length=len(data),
-            digest=digest,
-            end=end,
-            known={part[0]: part[2] for part in row.parts},
-            most=MOST,
-        )
-        if found in (Piece.CONFLICT, Piece.GAP):
-            raise Conflict(_("Go on at the offset given."), code="GAP", offset=end)
-        if found is Piece.FULL or offset + len(data) > total:
-            raise _bad("total", _("the output is longer than announced"))
-        if found is Piece.APPEND and data:
-            objects.put(objects.part_name(row.object_name, offset, digest), data)
-            row.parts = [*row.parts, [offset, len(data), digest]]
-            end += len(data)
-        if end == total and whole_digest:
-            if _hash(row) != whole_digest:
-                _drop(row)
-                Artefact.objects.filter(id=row.id).update(parts=[])
-                return Stored(0, complete=False)
-            row.complete, row.sha256 = True, whole_digest
-        row.size_bytes = end
+        taken = pieces.take(row, part)
         row.save(update_fields=["parts", "size_bytes", "complete", "sha256"])
-    return Stored(end, row.complete)
+    return taken
 
 
 def publish(*, attempt: Attempt, names: Sequence[str], now: datetime) -> int:
@@ -121,13 +83,8 @@ def content(*, artefact: Artefact, start: int = 0) -> Iterator[bytes]:
     """The bytes of an artefact from `start` on; NotFound at once if it is no longer stored."""
     if artefact.state != ArtefactState.STORED:
         raise NotFound(_("This output is no longer stored."), code="artefact_gone")
-    return _pieces(artefact, start)
-
-
-def _pieces(artefact: Artefact, start: int) -> Iterator[bytes]:
-    for offset, length, digest in artefact.parts:
-        if offset + length > start:
-            yield from objects.pieces(objects.part_name(artefact.object_name, offset, digest), max(0, start - offset))
+    found: Iterator[bytes] = pieces.read(artefact, start)
+    return found
 
 
 def delete(*, artefact: Artefact, by: str, now: datetime) -> None:
@@ -143,7 +100,7 @@ def delete(*, artefact: Artefact, by: str, now: datetime) -> None:
             now=now,
         )
         live.changed(f"job.{artefact.job.public_id}")
-    _drop(artefact)
+    pieces.drop(artefact)
 
 
 def expire(*, now: datetime) -> int:
@@ -151,7 +108,7 @@ def expire(*, now: datetime) -> int:
     due = list(Artefact.objects.filter(state=ArtefactState.STORED, expires_at__lte=now).order_by("id")[:EXPIRE_BATCH])
     for row in due:
         _end(row, ArtefactEvent.EXPIRE)
-        _drop(row)
+        pieces.drop(row)
     return len(due)
 
 
@@ -179,25 +136,8 @@ def _row(attempt: Attempt, name: str, now: datetime) -> Artefact:
     return locked
 
 
-def _hash(row: Artefact) -> str:
-    whole = sha256()
-    for offset, _length, digest in row.parts:
-        for piece in objects.pieces(objects.part_name(row.object_name, offset, digest)):
-            whole.update(piece)
-    return whole.hexdigest()
-
-
-def _drop(row: Artefact) -> None:
-    for offset, _length, digest in row.parts:
-        objects.delete(objects.part_name(row.object_name, offset, digest))
-
-
 def _end(row: Artefact, event: ArtefactEvent) -> None:
     state = step(ArtefactState(row.state), event)
     if Artefact.objects.filter(id=row.id, state=row.state).update(state=state, published=False) != 1:
         raise Conflict(_("The output has changed meanwhile."), code="artefact_moved")
     row.state = state
-
-
-def _bad(path: str, message: str) -> InvalidInput:
-    return InvalidInput([Finding(path, "bad_part", message)], code="MALFORMED")

@@ -29,9 +29,9 @@ from scheduling.domain.job import TaskEvent
 from scheduling.domain.lease import LeaseEvent, LeaseEventKind, Times
 from scheduling.domain.reasons import EndReason
 from scheduling.gateways import alive
-from scheduling.models import Artefact, Attempt, AttemptReport, Lease
+from scheduling.models import Artefact, Attempt, AttemptReport, Checkpoint, Lease
 from scheduling.selectors import spending
-from scheduling.services import artefacts, leases, live, metering, outcomes
+from scheduling.services import artefacts, checkpoints, leases, live, metering, outcomes
 from scheduling.services.leases import End, Locked
 from scheduling.services.metering import Reading
 
@@ -50,6 +50,7 @@ class Assigned:
     times: Times
     secrets: Mapping[str, str]
     region: str
+    checkpoints: Sequence[Checkpoint] = ()
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,8 @@ def accepted(*, node: Node, attempt: str, fence: int, now: datetime) -> Assigned
         entry = alive.Renewed(attempt, fence, times.ttl_ms)
         transaction.on_commit(lambda: alive.keep(node=node.public_id, leases=[entry]), robust=True)
     region = node.zone.region.slug
-    return Assigned(mine, locked.lease, spec, secret, times, opened, region)
+    kept = checkpoints.offered(task=locked.task) if spec.checkpoint is not None else []
+    return Assigned(mine, locked.lease, spec, secret, times, opened, region, kept)
 
 
 def _lease_secret(attempt: Attempt) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.utils.translation import gettext
 
 from marketplace.models import Device, Zone
 from portal import ids
 from portal.accounts.models import Organisation, Project, Secret
 from portal.kit.errors import NotFound
-from scheduling.domain.spec import Context, Parsed, parse
+from scheduling.domain.spec import Context, Limits, Parsed, parse
 from scheduling.services import artefacts
 
 WORDS = (
@@ -83,6 +84,7 @@ def read(
             point_given=point_given,
             may_ask=may_ask,
             artefact=_artefacts(tenant),
+            limits=Limits(checkpoint_least_s=settings.IDLEWILD_CHECKPOINT_LEAST_S),
             now=now,
             say=gettext,
         ),

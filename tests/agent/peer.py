@@ -40,6 +40,8 @@ class Lease:
     logs: dict[str, bytes] = field(default_factory=lambda: {"stdout": b"", "stderr": b""})
     outputs: dict[str, bytes] = field(default_factory=dict)
     inputs: dict[int, bytes] = field(default_factory=dict)
+    checkpoints: dict[str, bytes] = field(default_factory=dict)  # number → bytes so far
+    whole: list[str] = field(default_factory=list)  # numbers of the complete ones, in order
     phases: list[tuple[str, bool]] = field(default_factory=list)
     usage: list[wire.UsageRow] = field(default_factory=list)
     finish: wire.FinishReport | None = None
@@ -74,6 +76,7 @@ class Peer:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.changed = asyncio.Event()
         self.moves: dict[str, str] = {}  # path → where it is now
+        self.kept: dict[str, bytes] = {}  # stored checkpoints by id
         self.files: dict[str, bytes] = {}  # served at /files/NAME, as a foreign web server would
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -340,6 +343,8 @@ class Peer:
             return content[int(asked[6:-1]) :] if asked else content
         if act == "outputs":
             return self._output(lease, rest[0], int(query["offset"]), body, headers)
+        if act == "checkpoints":
+            return self._checkpoint(lease, rest[0], query, body, headers)
         raise Problem(404, "not_found")
 
     def _log(self, lease: Lease, stream: Stream, offset: int, data: bytes, headers: Mapping[str, str]) -> Any:
@@ -361,6 +366,28 @@ class Peer:
         if complete and hashlib.sha256(lease.outputs[name]).hexdigest() != headers["idlewild-whole-sha256"]:
             raise Problem(422, "MALFORMED", "hash")
         return wire.Received(len(have) + len(data), complete).to_wire()
+
+    def _checkpoint(
+        self, lease: Lease, name: str, query: Mapping[str, str], data: bytes, headers: Mapping[str, str]
+    ) -> Any:
+        if "offset" not in query:
+            content = self.kept[name]
+            asked = headers.get("range", "")
+            return content[int(asked[6:-1]) :] if asked else content
+        have = lease.checkpoints.get(name, b"")
+        if int(query["offset"]) != len(have):
+            raise Problem(409, "GAP", offset=len(have))
+        lease.checkpoints[name] = have = have + data
+        complete = len(have) == int(headers["idlewild-total"])
+        if complete:
+            assert hashlib.sha256(have).hexdigest() == headers["idlewild-whole-sha256"]
+            lease.whole.append(name)
+        return wire.Received(len(have), complete).to_wire()
+
+    def keep(self, name: str, content: bytes) -> wire.StoredCheckpoint:
+        """A checkpoint that lies on the portal."""
+        self.kept[name] = content
+        return wire.StoredCheckpoint(name, len(content), hashlib.sha256(content).hexdigest())
 
     def retell(self, attempt: str, **changes: Any) -> None:
         """Change what the portal says about an attempt (its fence, its durations)."""

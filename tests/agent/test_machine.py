@@ -46,6 +46,7 @@ EVENTS: dict[str, m.Event] = {
     "SupervisorLost": m.SupervisorLost(Reason.PLATFORM_FAULT, "killed"),
     "Uploaded": m.Uploaded((wire.UploadedOutput("model", 3, "0" * 64),)),
     "UploadFailed": m.UploadFailed(Reason.UPLOAD_FAILED, "no answer"),
+    "Saved": m.Saved(),
     "Delivered": m.Delivered(),
     "Undeliverable": m.Undeliverable("422"),
 }
@@ -83,6 +84,10 @@ EXPECTED: dict[tuple[State, str], tuple[State, tuple[type, ...]]] = {
     (S.UPLOADING, "Renewed"): (S.UPLOADING, ()),
     (S.UPLOADING, "Cancelled"): (S.FINISHING, (m.Abort, m.Finish)),
     (S.UPLOADING, "FencedOff"): (S.DONE, (m.Abort, m.Forget)),
+    (S.SAVING, "Saved"): (S.FINISHING, (m.Finish,)),
+    (S.SAVING, "Renewed"): (S.SAVING, ()),
+    (S.SAVING, "Cancelled"): (S.SAVING, ()),
+    (S.SAVING, "FencedOff"): (S.DONE, (m.Abort, m.Forget)),
     (S.FINISHING, "Delivered"): (S.DONE, (m.Forget,)),
     (S.FINISHING, "Undeliverable"): (S.DONE, (m.Forget,)),
     (S.FINISHING, "Renewed"): (S.FINISHING, ()),
@@ -127,7 +132,7 @@ def test_the_docstring_shows_the_table() -> None:
     ]
     states = [State(name) for name in rows[0][1:]]
     shown = {
-        (state, row[0]) for row in rows[1:] for state, cell in zip(states, row[1:] + [""] * 10, strict=False) if cell
+        (state, row[0]) for row in rows[1:] for state, cell in zip(states, row[1:] + [""] * 11, strict=False) if cell
     }
     assert shown == {pair for pair in EXPECTED if pair[0] is not State.DONE}
 
@@ -164,6 +169,26 @@ def test_a_finished_job_with_outputs_uploads_them_first() -> None:
 def test_a_failed_job_uploads_nothing() -> None:
     after, instructions = m.step(attempt(State.RUNNING, has_outputs=True), m.Ended(Reason.EXIT_NONZERO, True, 1))
     assert (after.state, instructions) == (State.FINISHING, (m.Finish(),))
+
+
+@pytest.mark.parametrize("reason", [Reason.PREEMPTED, Reason.NODE_DRAINED, Reason.EXIT_NONZERO, Reason.TIME_LIMIT])
+def test_a_job_with_checkpoints_that_may_go_on_stores_a_last_one(reason: Reason) -> None:
+    running = attempt(State.STOPPING, has_checkpoint=True, started=True, reason=reason)
+    saving, instructions = m.step(running, m.Ended(reason, True, 143))
+    assert (saving.state, saving.phase, saving.reason) == (State.SAVING, Phase.UPLOADING, reason)
+    assert instructions == (m.Report(Phase.UPLOADING, False), m.Save())
+    assert saving.holds_lease
+    ending, _ = m.step(saving, m.Saved())
+    assert (ending.state, ending.reason, ending.exit_code) == (State.FINISHING, reason, 143)
+
+
+def test_a_lost_supervisors_job_is_saved_and_a_done_or_cancelled_one_is_not() -> None:
+    running = attempt(State.RUNNING, has_checkpoint=True, started=True)
+    assert m.step(running, m.SupervisorLost(Reason.PLATFORM_FAULT))[0].state is State.SAVING
+    for reason in m.NOTHING_TO_SAVE:
+        assert m.step(running, m.Ended(reason, True, 0))[0].state is State.FINISHING
+    unstarted = attempt(State.STARTING, has_checkpoint=True)
+    assert m.step(unstarted, m.Ended(Reason.EXIT_NONZERO, False))[0].state is State.FINISHING
 
 
 def test_a_frozen_job_gets_no_grace() -> None:

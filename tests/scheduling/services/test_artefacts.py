@@ -7,7 +7,7 @@ import pytest
 
 from portal.kit.errors import InvalidInput, InvalidTransition, NotFound, TooLarge
 from scheduling.models import Artefact
-from scheduling.services import artefacts
+from scheduling.services import artefacts, pieces
 from tests.cast import THEN, Person
 from tests.factories.market import a_node
 from tests.factories.running import Work, a_running, an_output, place
@@ -62,7 +62,7 @@ def test_a_complete_output_stays_as_it_is(work: Work) -> None:
         whole_digest=None,
         now=THEN,
     )
-    assert again == artefacts.Stored(4, complete=True)
+    assert again == pieces.Stored(4, complete=True)
 
 
 def test_parts_have_limits(work: Work) -> None:
@@ -71,7 +71,7 @@ def test_parts_have_limits(work: Work) -> None:
             attempt=work.fresh(),
             name="result",
             offset=0,
-            data=b"0" * (artefacts.CHUNK + 1),
+            data=b"0" * (pieces.CHUNK + 1),
             digest="",
             total=1,
             whole_digest=None,

@@ -14,7 +14,7 @@ from scheduling.domain.attempt import Phase
 from scheduling.domain.demand import Resources
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Artefact, Attempt, AttemptReport, JobEvent, Lease, NodeState
-from scheduling.services import artefacts, leases, reports
+from scheduling.services import artefacts, leases, pieces, reports
 from tests.cast import THEN, Person
 from tests.factories.market import a_node
 from tests.factories.running import Work, a_placed, a_queued, a_running, an_output, place
@@ -265,7 +265,7 @@ def test_outputs_become_the_tasks_with_the_accepted_result(ada: Person, sol: Per
     stored = artefacts.upload(
         attempt=work.fresh(), name="result", offset=0, data=data, digest=digest, total=9, whole_digest=digest, now=THEN
     )
-    assert stored == artefacts.Stored(9, complete=True)
+    assert stored == pieces.Stored(9, complete=True)
     assert not Artefact.objects.get().published
     work.finish(THEN + S, outputs={"result": (9, digest)})
     row = Artefact.objects.get()
