@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import artefacts, capacity, checkpoints, cycle, leases, logs, quotes, recovery, reliability
+from scheduling.services import capacity, cycle, leases, quotes, recovery, reliability, storage
 
 
 @shared_task(name="scheduling.cycle")
@@ -26,6 +26,4 @@ def reconcile() -> None:
 @shared_task(name="scheduling.expire")
 def expire() -> None:
     quotes.expire(now=clock.now())
-    artefacts.expire(now=clock.now())
-    logs.expire(now=clock.now())
-    checkpoints.expire(now=clock.now())
+    storage.expire(now=clock.now())

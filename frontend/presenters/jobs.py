@@ -104,6 +104,7 @@ def _attempt(attempt: Any, start: datetime, span: float, now: datetime) -> dict[
         "state": attempt.state,
         "phase": attempt.phase if attempt.state in ("leased", "running") and attempt.phase != "run" else "",
         "fence": attempt.fence,
+        "resumed": bool(attempt.resumed_from),
         "isolation": attempt.isolation,
         "reason": attempt.reason,
         "fault": attempt.fault,

@@ -23,10 +23,12 @@ from portal.accounts.permissions import Deed, may
 from portal.kit.errors import BadRequest, NotFound
 from portal.kit.money import Money
 from scheduling.selectors import jobs as selectors
+from scheduling.selectors import stored
 from scheduling.services import artefacts, jobs, logs
 
 TABS = ("overview", "log", "cost", "why", "outputs", "events", "spec")
 SHOWN_ATTEMPTS = 50
+SHOWN_CHECKPOINTS = 20
 
 
 NAMED = ("tasks__attempts__node__zone__region",)
@@ -109,6 +111,8 @@ def job(request: PageRequest, public_id: str) -> HttpResponse:
         "waiting": present.waiting(found.tasks.first()),
         "ended": present.ended(found, attempts[0] if attempts else None),
         "outputs": lambda: outputs_of(found),
+        "checkpoints": lambda: list(stored.checkpoints_of(found)[:SHOWN_CHECKPOINTS]),
+        "has_checkpoint": bool(found.spec.get("checkpoint")),
         "decisions": lambda: [
             placement.decision(row.decision, row, found) for row in attempts if hasattr(row, "decision")
         ],

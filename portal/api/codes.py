@@ -72,6 +72,8 @@ CODES: Final[dict[str, str]] = {
     "artefact_missing": "There is no stored output of this name.",
     "artefact_gone": "The output is no longer stored.",
     "artefact_moved": "The output has changed meanwhile.",
+    "checkpoint_unknown": "The job asks for no checkpoints: nothing is to be stored.",
+    "checkpoint_gone": "The checkpoint is no longer stored: begin with an older one.",
     # what agents hear
     "FENCED": "A newer attempt exists: kill this one, say nothing more about it.",
     "GAP": "Go on at `offset`.",

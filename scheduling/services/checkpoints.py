@@ -61,7 +61,7 @@ def hand_over(*, attempt: Attempt, checkpoint: str) -> Checkpoint:
     if attempt.resumed_from != row.public_id:
         updated = Attempt.objects.filter(id=attempt.id, fence=attempt.fence).update(resumed_from=row.public_id)
         if updated != 1:
-            raise Conflict("the attempt has changed", code="attempt_moved")
+            raise Conflict(_("The attempt has changed meanwhile."), code="attempt_moved")
     return row
 
 
