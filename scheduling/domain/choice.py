@@ -16,26 +16,32 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduling.domain import filters
 from scheduling.domain.columns import Floats, Ints, Table
 from scheduling.domain.demand import Objective, Pick
+from scheduling.domain.objectives import LATENCY, RISK
 from scheduling.domain.request import Paths, Policy, Request
+from scheduling.domain.summaries import Level
 
 DIGITS = 9
 BROWN_FLOOR = 0.01
 TRANSFER_FLOOR_SHARE = 0.01
+RISK_FLOOR = 1e-9
+LATENCY_FLOOR_US = 1_000.0
 
 
-def floors(request: Request, table: Table, paths: Paths) -> dict[str, float]:
-    """What is added to each column before its logarithm."""
-    part = slice(0, len(table))
-    free = bool(len(table)) and bool((filters.hour_nano(request, table, part) == 0).any())
+def floors(request: Request, outermost: Level, paths: Paths) -> dict[str, float]:
+    """What is added to each column before its logarithm. `outermost`: the level that tells whether anything is free of charge."""
+    free = bool((outermost.core_price[request.rental] == 0).any())
+    if request.cards:
+        free = free and bool((outermost.card_price[request.rental] == 0).any())
     dearest = sum(size for _, size in request.data) * paths.worst.price_micro_per_gb / 1e9
     return {
         Objective.COST.value: 1.0 if free else 0.0,
         Objective.TIME.value: 0.0,
         Objective.GREEN.value: BROWN_FLOOR,
         Objective.TRANSFER.value: TRANSFER_FLOOR_SHARE * dearest or 1.0,
+        RISK: RISK_FLOOR,
+        LATENCY: LATENCY_FLOOR_US,
     }
 
 
@@ -57,7 +63,8 @@ def score(vectors: Floats, policy: Policy, columns: tuple[str, ...], floor: Floa
 def packing(request: Request, table: Table, rows: Ints) -> Ints:
     """What would be left free: less is better, so that large holes stay large. Cards first, then cores."""
     cards = min((card.count for card in request.cards), default=0)
-    left: Ints = (table.cards[rows] - cards) * 10**9 + (table.cores[rows] - request.cores_milli)
+    free_cards, free_cores = table.cards[rows].astype(np.int64), table.cores[rows].astype(np.int64)
+    left: Ints = (free_cards - cards) * 10**9 + (free_cores - request.cores_milli)
     return left
 
 

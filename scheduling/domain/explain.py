@@ -13,7 +13,7 @@ import numpy as np
 
 from portal.kit.money import micro_text
 from scheduling.domain import filters
-from scheduling.domain.columns import Ints, Table
+from scheduling.domain.columns import PPM_PER_GREEN, Ints, Table
 from scheduling.domain.filters import Regions
 from scheduling.domain.request import Paths, Request
 from scheduling.domain.spec_values import duration_text, micro_short
@@ -164,10 +164,10 @@ def _mib(mib: int) -> str:
 def _other_cards(request: Request) -> Tighten:
     def tighten(table: Table, regions: Regions, rows: Ints) -> tuple[Request, str]:
         needed = min(card.count for card in request.cards)
-        with_cards = [int(r) for r in rows if table.cards[r] >= needed and not table.virtual[r]]
+        with_cards = [int(r) for r in rows[(table.cards[rows] >= needed) & ~table.virtual[rows]]]
         if not with_cards:
             return request, ""
-        model = min(table.models[table.model[r]] for r in with_cards)
+        model = min(table.models[kind] for kind in set(table.model[with_cards].tolist()))
         card = replace(
             request.cards[0], model=model, count=needed, virtual=False, memory_min_mib=0, memory_max_mib=None
         )
@@ -196,7 +196,7 @@ def _strongest(request: Request) -> Tighten:
 
 def _more_regions(request: Request) -> Tighten:
     def tighten(table: Table, regions: Regions, rows: Ints) -> tuple[Request, str]:
-        names = sorted({table.regions[r] for r in table.region[rows]})
+        names = sorted({table.regions[r] for r in set(table.region[rows].tolist())})
         return replace(request, regions=tuple(sorted({*request.regions, *names}))), ", ".join(names)
 
     return tighten
@@ -214,7 +214,7 @@ def _nearest(request: Request) -> Tighten:
 
 def _greenest(request: Request) -> Tighten:
     def tighten(table: Table, regions: Regions, rows: Ints) -> tuple[Request, str]:
-        most = max(0, int(table.green[rows].max()))
+        most = max(0, int(filters.known_green(table, rows).max())) * PPM_PER_GREEN
         return replace(request, min_green_ppm=most), micro_short(most)
 
     return tighten
@@ -245,7 +245,6 @@ def opens_at(request: Request, table: Table, paths: Paths) -> int | None:
     closed = ~table.open_now
     if not moments or not closed.any():
         return None
-    open_table = replace(table, open_now=np.ones(len(table), dtype=np.bool_))
-    rows = _fit(request, open_table, paths)[1]
+    rows = _fit(request, table.as_if_open(), paths)[1]
     opening = [table.rows[int(r)].opens_at for r in rows if closed[r]]
     return min((moment for moment in opening if moment is not None), default=None)

@@ -1,58 +1,20 @@
 """The exact Pareto front of a set of vectors (all columns to be made small), its knee, and at most twelve points that
 stand for it.
 
-Trap: filtering in the order of sums needs the order (sum, vector): with rounded sums a dominated point can come
-before the one that dominates it.
+The front itself is a kernel (`kernels.front`): it has a compiled twin. What is rounded to thin a front, to find its
+knee or to choose points to show is here.
 """
 
 import numpy as np
 
 from scheduling.domain.columns import Bools, Floats, Ints
+from scheduling.domain.kernels import front, worse_than
+
+__all__ = ["bends", "front", "representatives", "thinned", "worse_than"]
 
 MOST_SHOWN = 12
 MOST_TRIED = 256
 """Candidates that the choice of representatives looks at, the best by knee first."""
-
-
-def front(vectors: Floats) -> Bools:
-    """Which rows no other row dominates. Identical vectors all stay: the caller keeps one of them by its tie-break.
-
-    The rows with the smallest sums dominate most of the others: they are compared with all rows at once, what is left one by one.
-    """
-    on_front = np.zeros(len(vectors), dtype=np.bool_)
-    if not len(vectors):
-        return on_front
-    order = np.lexsort((*vectors.T[::-1], vectors.sum(axis=1)))
-    order = order[~worse_than(vectors[order], vectors[order[:PIVOTS]])]
-    found = np.empty((len(order), vectors.shape[1]), dtype=np.float64)
-    rows: list[int] = []
-    for row in order:
-        if _is_dominated(vectors[row], found[: len(rows)]):
-            continue
-        found[len(rows)] = vectors[row]
-        rows.append(int(row))
-    # rounded sums: a later point may still dominate an earlier one
-    for position, row in enumerate(rows):
-        on_front[row] = not _is_dominated(found[position], found[: len(rows)])
-    return on_front
-
-
-PIVOTS = 32
-
-
-def worse_than(vectors: Floats, points: Floats) -> Bools:
-    """Which of `vectors` some of `points` dominates: column by column, all at once."""
-    worse = np.zeros(len(vectors), dtype=np.bool_)
-    for point in points:
-        left = ~worse
-        some = vectors[left]
-        worse[left] = (point <= some).all(axis=1) & (point < some).any(axis=1)
-    return worse
-
-
-def _is_dominated(vector: Floats, others: Floats) -> bool:
-    no_worse = (others <= vector).all(axis=1)
-    return bool((no_worse & (others < vector).any(axis=1)).any())
 
 
 def bends(vectors: Floats, floors: Floats) -> Floats:
@@ -70,6 +32,20 @@ def bends(vectors: Floats, floors: Floats) -> Floats:
     scaled = (logs[:, told] - low[told]) / spread[told]
     sums: Floats = scaled.sum(axis=1)
     return sums
+
+
+def thinned(vectors: Floats, epsilon: float) -> Ints:
+    """Positions of an ε-front: every point of the front is within (1 + ε) of one that stays, in every column.
+
+    The nearest to the ideal are kept first, what they cover goes.
+    """
+    left = np.lexsort((*vectors.T[::-1], vectors.sum(axis=1))).astype(np.int64)
+    kept: list[int] = []
+    while len(left):
+        kept.append(int(left[0]))
+        covered = (vectors[left[0]] <= (1.0 + epsilon) * vectors[left]).all(axis=1)
+        left = left[~covered]
+    return np.array(sorted(kept), dtype=np.int64)
 
 
 def representatives(vectors: Floats, floors: Floats, must: Ints) -> Ints:

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from scheduling.domain import filters, pareto, quote, search
+from scheduling.domain import filters, frontier, pareto, quote, search
 from scheduling.domain.columns import Ints, Row, Table, build
 from scheduling.domain.demand import Pick
 from scheduling.domain.filters import Counted
 from scheduling.domain.request import Paths, Policy, Request
 from scheduling.domain.search import Found, Problem
-from scheduling.domain.summaries import Level
+from scheduling.domain.summaries import Summaries
 
 SHORTLIST = 256
 MOST_FRONT = 4_096
@@ -93,13 +93,13 @@ def decide(
     table: Table,
     paths: Paths,
     *,
-    tiers: tuple[Level, ...] | None = None,
+    tiers: Summaries | None = None,
     floors: Mapping[str, float] | None = None,
     explain: bool = False,
 ) -> Decision:
     """Choose a row for `request`. With `explain`, or when nothing fits, also count who was refused and why."""
     problem = Problem(request, policy, table, paths, tiers=tiers, floors=floors)
-    front = search.front(problem)
+    front = frontier.front(problem)
     if not len(front.rows):
         counted = filters.explain(request, table, problem.regions, problem.zones)
         return Decision(problem, None, front, None, (), front.rows, counted, front.looked_at)
@@ -130,7 +130,7 @@ def decide_in_order(
     table: Table,
     paths: Paths,
     *,
-    tiers: tuple[Level, ...] | None = None,
+    tiers: Summaries | None = None,
     explain: bool = False,
 ) -> Decision:
     """The first request that finds a place (kinds of cards in the order the spec lists them); else the refusals of the last."""
@@ -158,7 +158,7 @@ def _rank(problem: Problem, front: Found) -> Found:
     if problem.policy.pick not in (Pick.KNEE, Pick.ASK):
         return search.pick(problem)
     sums = np.round(pareto.bends(front.vectors, problem.floor), 9)
-    keys = (problem.table.order[front.rows], problem.packing(front.rows), *front.vectors.T[::-1], sums)
+    keys = (problem.table.rank_of(front.rows), problem.packing(front.rows), *front.vectors.T[::-1], sums)
     positions = np.lexsort(keys)
     return Found(front.rows[positions], front.vectors[positions], 0, 0)
 
@@ -166,10 +166,8 @@ def _rank(problem: Problem, front: Found) -> Found:
 def _preferred(problem: Problem, node: str) -> int | None:
     if not node:
         return None
-    for row in problem.feasible(slice(0, len(problem.table))):
-        if problem.table.rows[int(row)].node == node:
-            return int(row)
-    return None
+    rows = problem.feasible(np.array(problem.table.of_node(node), dtype=np.int64))
+    return int(rows[0]) if len(rows) else None
 
 
 def _shortlist(row: int, front: Found, ranked: Found) -> Ints:

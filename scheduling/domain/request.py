@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from portal.kit.money import GIGABYTE, half_up
+from scheduling.domain.columns import Floats, Ints
 from scheduling.domain.demand import Card, TaskSpec
 
 POLICY_VERSION = "start-1"
@@ -129,6 +132,7 @@ class Paths:
 
     def __init__(self, links: Mapping[tuple[str, str], Path]) -> None:
         self.links = dict(links)
+        self._known: dict[tuple[str, tuple[str, ...]], tuple[Floats, Floats, Ints]] = {}
         known = list(self.links.values())
         self.worst = Path(
             max((p.rtt_us for p in known if p.rtt_us is not None), default=None),
@@ -148,6 +152,32 @@ class Paths:
         if not source or source == target:
             return Path(0, None, 0)
         return self.worst
+
+    def moving(self, data: Iterable[tuple[str, int]], targets: tuple[str, ...]) -> tuple[Floats, Floats]:
+        """To each of `targets`: micro-currency and seconds for bringing `data`, as floats that only rank."""
+        micro, seconds = np.zeros(len(targets)), np.zeros(len(targets))
+        for source, size in data:
+            prices, per_bit, _ = self._vectors(source, targets)
+            micro += size * prices / GIGABYTE
+            seconds += size * 8 * per_bit
+        return micro, seconds
+
+    def delays(self, source: str, targets: tuple[str, ...]) -> Ints:
+        """Round trip from `source` to each of `targets` in µs; 0 without a source, -1 = not known."""
+        return self._vectors(source, targets)[2] if source else np.zeros(len(targets), dtype=np.int64)
+
+    def _vectors(self, source: str, targets: tuple[str, ...]) -> tuple[Floats, Floats, Ints]:
+        """(price per GB, seconds per bit, round trip) to each target; worked out once, as links do not change here."""
+        found = self._known.get((source, targets))
+        if found is None:
+            ends = [self.between(source, target) for target in targets]
+            found = (
+                np.array([path.price_micro_per_gb for path in ends], dtype=np.float64),
+                np.array([1e-6 / path.mbps if path.mbps else 0.0 for path in ends], dtype=np.float64),
+                np.array([-1 if path.rtt_us is None else path.rtt_us for path in ends], dtype=np.int64),
+            )
+            self._known[source, targets] = found
+        return found
 
     def transfer_micro(self, data: Iterable[tuple[str, int]], target: str) -> Fraction:
         """Exact micro-currency for bringing `data` to `target`: decimal gigabytes × price of each link."""

@@ -5,7 +5,7 @@ the caller's language.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,6 @@ from billing.selectors import usage
 from portal.kit.money import micro_text
 from scheduling.domain import explain as rules
 from scheduling.domain.attempt import LIVE
-from scheduling.domain.columns import build
 from scheduling.domain.demand import TaskSpec
 from scheduling.domain.job import JOB_OPEN, TaskState
 from scheduling.domain.placement import Decision, decide_in_order
@@ -103,18 +102,7 @@ def _start(
     begin = max(timedelta(0), task.not_before - now) if task.not_before else timedelta(0)
     if decision.row is not None:
         return begin, begin + NEXT_CYCLE
-    empty = build(
-        [
-            replace(
-                row,
-                cores_milli=row.total_cores_milli,
-                memory_mib=row.total_memory_mib,
-                disk_gib=row.total_disk_gib,
-                cards=row.total_cards,
-            )
-            for row in market.table.rows
-        ]
-    )
+    empty = market.table.as_if_empty()
     nodes = {
         empty.rows[int(row)].node
         for request in question.requests

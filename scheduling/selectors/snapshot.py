@@ -28,7 +28,7 @@ class Market:
     """A snapshot. `live` has the offer of each node, with its prices and where they come from."""
 
     table: Table
-    tiers: tuple[summaries.Level, ...]
+    tiers: summaries.Summaries
     paths: Paths
     live: Mapping[str, LiveRow]
     now: datetime

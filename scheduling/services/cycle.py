@@ -129,13 +129,16 @@ def _look_again(cycle: _Cycle, decision: Decision) -> None:
     state = NodeState.objects.filter(node_id=cycle.market.live[node].node_id).first()
     if state is None or not state.open or state.kept_for or _is_as_free(state, table, rows[0]):
         cycle.left_out.add(node)
-        for row in rows:
-            table.takes_work[row] = False
+        table.close(node)
         return
     for row in rows:
-        table.cores[row], table.memory[row] = state.free_cores_milli, state.free_memory_mib
-        table.disk[row] = state.free_disk_gib
-        table.cards[row] = min(int(table.cards[row]), state.free_cards)
+        table.refill(
+            row,
+            cores=state.free_cores_milli,
+            memory=state.free_memory_mib,
+            disk=state.free_disk_gib,
+            cards=min(int(table.cards[row]), state.free_cards),
+        )
 
 
 def _is_as_free(state: NodeState, table: Table, row: int) -> bool:

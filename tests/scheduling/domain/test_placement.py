@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import bounds, objectives, pareto, search, summaries
+from scheduling.domain import frontier, objectives, pareto, search, summaries
 from scheduling.domain.columns import build
 from scheduling.domain.demand import Card
 from scheduling.domain.placement import decide, decide_in_order, digest, in_order, replay
@@ -46,7 +46,7 @@ def test_the_pick_equals_brute_force_and_lies_on_the_front(market: int, wish: in
     assert {tuple(v) for v in decision.front.vectors} == vectors
     assert len(decision.front.rows) == len(vectors), "one row per identical vector"
     assert decision.position is not None, "the choice is a point of the front"
-    by_groups = search.front_by_groups(problem)
+    by_groups = frontier.front_by_groups(problem)
     assert by_groups.rows.tolist() == decision.front.rows.tolist()
     if policy.pick != "knee":
         assert [int(r) for r in search.pick(problem, k=5).rows] == ordered[:5]
@@ -126,8 +126,8 @@ def test_bounds_are_not_above_any_row_below(market: int, wish: int) -> None:
     rows = problem.feasible(slice(0, len(table)))
     vectors = problem.vectors(rows)
     for tier in problem.tiers:
-        low = bounds.lower(request, tier, problem.regions, problem.columns)
-        possible = bounds.possible(request, tier, problem.regions)
+        low = problem.lower(tier)
+        possible = problem.possible(tier)
         for row, vector in zip(rows, vectors, strict=True):
             group = int(np.searchsorted(tier.starts, row, side="right")) - 1
             assert possible[group]
@@ -154,17 +154,17 @@ def test_a_search_opens_only_the_zones_it_needs() -> None:
     table = build(rows)
     problem = Problem(a_request(), Policy(("cost",), "cheapest"), table, paths())
     found = search.pick(problem)
-    assert found.opened == 1
-    assert found.looked_at == 20
+    assert found.opened <= search.NARROW
+    assert found.looked_at <= search.NARROW * 20
     assert {table.rows[int(r)].zone for r in found.rows} == {"z00"}
-    assert search.front_by_groups(problem).opened < 50
+    assert frontier.front_by_groups(problem).opened < 50
 
 
 def test_a_level_is_the_same_reduction_for_every_tier() -> None:
     table = build(a_market(7))
-    region, zone = summaries.levels(table)
+    region, zone, cell = summaries.levels(table)
     assert len(region) == 3
-    assert len(zone) > 3
+    assert 3 < len(zone) < len(cell)
     for g in range(len(region)):
         inside = [z for z in range(len(zone)) if region.starts[g] <= zone.starts[z] < region.stops[g]]
         assert region.cores[g] == max(zone.cores[z] for z in inside)
