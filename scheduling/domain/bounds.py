@@ -63,16 +63,17 @@ def lower(
     hour = core * request.cores_milli
     if request.cards:
         hour = hour + _price(level.card_price[request.rental][part]) * (least * 1_000)
-    region = level.region[part]
+    region = level.region[part] if "latency" in columns or regions.moves else None
+    still = np.zeros(1)
     parts = Parts(
         hour_nano=hour,
         work_s=_work(request, level, part, most),
         queue_s=level.queue[part],
         green=level.green[part].astype(np.int64),
         risk=level.risk[part],
-        transfer=regions.transfer[region],
-        staging=regions.staging[region],
-        latency=regions.latency[region],
+        transfer=still if region is None else regions.transfer[region],
+        staging=still if region is None else regions.staging[region],
+        latency=regions.latency[:1] if region is None else regions.latency[region],
     )
     made = objectives.measured(request, parts, columns)
     if request.work_micro is not None and Objective.COST in columns:

@@ -50,13 +50,22 @@ def floor_row(floors_by_name: Mapping[str, float], columns: tuple[str, ...]) -> 
     return np.array([floors_by_name[name] for name in columns], dtype=np.float64) + 1e-12
 
 
-def score(vectors: Floats, policy: Policy, columns: tuple[str, ...], floor: Floats) -> Floats:
-    """Σ wₖ ln(vₖ + fₖ); for the simple picks their own column, which is the first."""
+def weight_row(policy: Policy, columns: tuple[str, ...]) -> Floats | None:
+    """The weights in column order; None for the simple picks, which look at their first column alone."""
     if policy.pick != Pick.WEIGHTS:
-        first: Floats = vectors[:, 0]
+        return None
+    return np.array([policy.weights.get(name, 0.0) for name in columns], dtype=np.float64)
+
+
+def score(vectors: Floats, weights: Floats | None, floor: Floats) -> Floats:
+    """Σ wₖ ln(vₖ + fₖ); without weights the first column."""
+    if weights is None:
+        first: Floats = vectors[:, 0].copy()
         return first
-    weights = np.array([policy.weights.get(name, 0.0) for name in columns], dtype=np.float64)
-    total: Floats = np.log(vectors + floor) @ weights
+    total = np.zeros(len(vectors))
+    for number, weight in enumerate(weights):
+        if weight:
+            total += weight * np.log(vectors[:, number] + floor[number])
     return total
 
 

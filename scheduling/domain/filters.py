@@ -48,7 +48,7 @@ class Check:
 
     reason: WaitReason
     fails: Bools
-    asked: str = ""
+    asked: str | Callable[[], str] = ""  # a text that takes time to make is made when it is shown
     values: Ints | Floats | None = None  # what each place has; the best of the refused is shown
     least: bool = False  # the best is the smallest
     unit: str = ""
@@ -99,6 +99,7 @@ class Regions:
     def __init__(self, request: Request, table: Table, paths: Paths) -> None:
         self.request, self.paths, self.names = request, paths, table.regions
         self.transfer, self.staging = paths.moving(request.data, table.regions)
+        self.moves = bool(self.transfer.any() or self.staging.any())
         self.latency = paths.delays(request.latency_to, table.regions)
         self.kept = _none_fails(_region_checks(request, table, self.latency), len(table.regions))
 
@@ -112,13 +113,18 @@ class Zones:
 
     def __init__(self, request: Request, table: Table) -> None:
         named = request.zone != "*" or any(place.count("/") == 1 for place in request.avoid)
-        self.kept = _none_fails(_zone_checks(request, table) if named else (), len(table.zones))
+        self.kept = _none_fails(_zone_checks(request, table) if named else (), len(table.zones) if named else 0)
+        self.all_kept = not named
 
 
 def kept(request: Request, table: Table, regions: Regions, zones: Zones, part: Part) -> Ints:
     """Rows of `part` that no filter refuses, in the order of `part`."""
     zone = table.zone_of(part)
-    good = regions.kept[table.zone_region[zone]] & zones.kept[zone]
+    good: Bools = np.ones(len(zone), dtype=np.bool_)
+    if not regions.kept.all():
+        good &= regions.kept[table.zone_region[zone]]
+    if not zones.all_kept:
+        good &= zones.kept[zone]
     for check in _node_checks(request, table, regions, part):
         good &= ~check.fails
         if not good.any():
@@ -163,7 +169,7 @@ def _count(tier: Tier, checks: list[Check], seen: Bools, place_of_row: Ints, row
                 tier.value,
                 check.reason.value,
                 int(np.count_nonzero(now)),
-                check.asked,
+                check.asked() if callable(check.asked) else check.asked,
                 _best(check, now),
                 check.unit,
                 nodes,
@@ -245,8 +251,9 @@ def _node_checks(request: Request, table: Table, regions: Regions, part: Part) -
     if request.min_green_ppm:
         green = known_green(table, part)
         least = -(-request.min_green_ppm // PPM_PER_GREEN)
-        asked = micro_short(request.min_green_ppm)
-        yield Check(W.GREEN_UNDER_MIN, green < least, asked, green, False, "", _share)
+        yield Check(
+            W.GREEN_UNDER_MIN, green < least, lambda: micro_short(request.min_green_ppm), green, False, "", _share
+        )
     if request.verified:
         yield Check(W.UNVERIFIED, ~table.flagged(part, VERIFIED))
     yield from _time(request, table, regions, part)
@@ -278,8 +285,12 @@ def _is_avoided(row: Any, nodes: set[str], providers: set[str]) -> bool:
 
 def _size(request: Request, table: Table, part: Part) -> Iterator[Check]:
     cores, memory, disk = table.cores[part], table.memory[part], table.disk[part]
-    yield Check(W.CORES_SHORT, cores < request.cores_milli, _milli(request.cores_milli), cores, False, "cores", _milli)
-    yield Check(W.MEMORY_SHORT, memory < request.memory_mib, _gib(request.memory_mib), memory, False, "GiB", _gib)
+    yield Check(
+        W.CORES_SHORT, cores < request.cores_milli, lambda: _milli(request.cores_milli), cores, False, "cores", _milli
+    )
+    yield Check(
+        W.MEMORY_SHORT, memory < request.memory_mib, lambda: _gib(request.memory_mib), memory, False, "GiB", _gib
+    )
     yield Check(W.DISK_SHORT, disk < request.disk_gib, str(request.disk_gib), disk, False, "GiB")
     if request.cards:
         has, matches = table.profiles.total_cards[table.profile[part]] > 0, card_count(request, table, part)
@@ -310,25 +321,35 @@ def _price(request: Request, table: Table, regions: Regions, part: Part) -> Iter
     unit = f"{request.currency}/h"
     if request.max_price_micro is not None:
         most = request.max_price_micro
-        yield Check(W.PRICE_OVER_MAX, ~unsold & (nano > most * 1_000), micro_text(most), nano, True, unit, _nano)
+        yield Check(
+            W.PRICE_OVER_MAX, ~unsold & (nano > most * 1_000), lambda: micro_text(most), nano, True, unit, _nano
+        )
     if request.cap_nano is not None:
         yield Check(
-            W.QUOTE_OUTDATED, ~unsold & (nano > request.cap_nano), _nano(request.cap_nano), nano, True, unit, _nano
+            W.QUOTE_OUTDATED,
+            ~unsold & (nano > request.cap_nano),
+            lambda: _nano(request.cap_nano or 0),
+            nano,
+            True,
+            unit,
+            _nano,
         )
     if request.cap_transfer_micro is not None:
         moved = regions.transfer[region_of(table, part)]
-        most = request.cap_transfer_micro
-        yield Check(W.QUOTE_OUTDATED, moved > most + 0.5, micro_text(most), moved, True, request.currency, _rounded)
+        cap = request.cap_transfer_micro
+        yield Check(
+            W.QUOTE_OUTDATED, moved > cap + 0.5, lambda: micro_text(cap), moved, True, request.currency, _rounded
+        )
 
 
 def _time(request: Request, table: Table, regions: Regions, part: Part) -> Iterator[Check]:
     term = table.term[part]
-    yield Check(W.OFFER_CLOSED_NOW, ~table.terms.open_now[term], _moment(request.now))
+    yield Check(W.OFFER_CLOSED_NOW, ~table.terms.open_now[term], lambda: _moment(request.now))
     ends = table.terms.until[term]
     yield Check(
         W.OFFER_ENDS_EARLY,
         ends < request.now + request.max_duration_s,
-        _moment(request.now + request.max_duration_s),
+        lambda: _moment(request.now + request.max_duration_s),
         ends,
         False,
         "",

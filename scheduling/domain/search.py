@@ -5,14 +5,14 @@ are: the groups that survive a tier are replaced by their inner groups, at last 
 says that no row of it can matter; bounds are ≤ every row below (``bounds``) and equals are kept, so the result is that of
 looking at all rows.
 
-* *pick*: first straight down to the most promising cells, for a score to beat; then tier by tier everything that might
-  beat it.
+* *pick*: the outer tiers are replaced at once while that makes few groups; from there on groups are followed inwards in
+  the order of their bounds, in growing batches, so that the score to beat is found early and most groups never are.
 * *front* (``frontier``): groups that a point already found dominates are dropped.
 
 :class:`Found` says how much was looked at in each tier and how much a bound cut.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +24,10 @@ from scheduling.domain.request import Paths, Policy, Request
 from scheduling.domain.summaries import Level, Summaries, levels
 
 EPSILON = 1e-9
-ROWS_AT_ONCE = 2_048
-"""A pick opens cells in runs of about so many rows, and looks again at the score to beat after each."""
-NARROW = 4
-"""The first way down follows so many of the best groups of each tier."""
+AT_ONCE = 32_768
+"""While a tier has no more inner groups than this, all of them are looked at together."""
+FIRST_GROUPS, FIRST_ROWS, GROWTH = 4, 600, 4
+"""How a pick begins, and how much more it takes with each batch."""
 
 
 class Problem:
@@ -50,6 +50,7 @@ class Problem:
         self.columns = objectives.columns_of(policy)
         self.floors = choice.floors(request, self.tiers[0], paths) if floors is None else dict(floors)
         self.floor = choice.floor_row(self.floors, self.columns)
+        self.weights = choice.weight_row(policy, self.columns)
 
     @property
     def kernels(self) -> Kernels:
@@ -66,7 +67,7 @@ class Problem:
 
     def score(self, vectors: Floats) -> Floats:
         """The number that the pick makes small."""
-        return choice.score(vectors, self.policy, self.columns, self.floor)
+        return choice.score(vectors, self.weights, self.floor)
 
     def packing(self, rows: Ints) -> Ints:
         """The tie-break."""
@@ -109,15 +110,12 @@ class _Best:
         self.rows = np.zeros(0, dtype=np.int64)
         self.vectors = np.zeros((0, len(problem.columns)), dtype=np.float64)
         self.limit = np.inf
-        self.seen: set[int] = set()
+        self.able, self.followed = [0] * len(problem.tiers), [0] * len(problem.tiers)
         self.opened = self.looked_at = 0
 
     def open(self, cells: Ints) -> None:
-        """Look at all rows of some cells, once."""
+        """Look at all rows of some cells."""
         inner = self.problem.tiers[-1]
-        if self.seen:
-            cells = np.array([cell for cell in cells.tolist() if cell not in self.seen], dtype=np.int64)
-        self.seen.update(cells.tolist())
         rows = spans(inner.starts[cells], inner.stops[cells])
         self.opened, self.looked_at = self.opened + len(cells), self.looked_at + len(rows)
         rows = self.problem.feasible(rows)
@@ -149,57 +147,54 @@ def _loose(score: float) -> float:
 def pick(problem: Problem, *, k: int = 8) -> Found:
     """The `k` best rows by the candidate key of a pick that looks at a score or at one column (not knee)."""
     best = _Best(problem, k)
-    if not len(problem.table):
-        return Found(best.rows, best.vectors, 0, 0)
-    looked: list[Looked] = []
-    groups, scores = _top(problem)
-    for outer, tier in zip(problem.tiers, [*problem.tiers[1:], None], strict=True):
-        if best.limit == np.inf and len(groups):
-            best.open(_down(problem, outer, groups, scores))
-        able = len(groups)
-        groups, scores = groups[scores <= best.limit], scores[scores <= best.limit]
-        looked.append(Looked(outer.name, able, able - len(groups)))
-        if tier is not None:
-            groups, scores = _inside(problem, tier, spans(outer.inner[groups], outer.inner_stops[groups]))
-    order = np.argsort(scores, kind="stable")
-    _open_in_order(problem, best, groups[order], scores[order])
-    return Found(best.rows, best.vectors, best.opened, best.looked_at, tuple(looked))
+    if len(problem.table):
+        _follow(best, 0, np.arange(len(problem.tiers[0]), dtype=np.int64))
+    looked = tuple(
+        Looked(tier.name, able, able - best.followed[number])
+        for number, (tier, able) in enumerate(zip(problem.tiers, best.able, strict=True))
+    )
+    return Found(best.rows, best.vectors, best.opened, best.looked_at, looked)
 
 
-def _top(problem: Problem) -> tuple[Ints, Floats]:
-    return _inside(problem, problem.tiers[0], None)
+def _follow(best: _Best, depth: int, groups: Ints) -> None:
+    """Follow groups of a tier inwards."""
+    problem = best.problem
+    tier = problem.tiers[depth]
+    whole = len(groups) == len(tier)
+    able = np.flatnonzero(problem.possible(tier, slice(None) if whole else groups)).astype(np.int64)
+    groups = able if whole else groups[able]
+    best.able[depth] += len(groups)
+    if not len(groups):
+        return
+    last = tier is problem.tiers[-1]
+    if not last and int((tier.inner_stops[groups] - tier.inner[groups]).sum()) <= AT_ONCE:
+        best.followed[depth] += len(groups)
+        _follow(best, depth + 1, spans(tier.inner[groups], tier.inner_stops[groups]))
+        return
+    scores = problem.score(problem.lower(tier, slice(None) if len(groups) == len(tier) else groups))
+    for batch in _batches(best, tier, groups, scores, last):
+        best.followed[depth] += len(batch)
+        if last:
+            best.open(batch)
+        else:
+            _follow(best, depth + 1, spans(tier.inner[batch], tier.inner_stops[batch]))
 
 
-def _inside(problem: Problem, tier: Level, groups: Ints | None) -> tuple[Ints, Floats]:
-    """Those of `groups` (None = all of the tier) that may hold a row that fits, and the scores of their bounds."""
-    part: Part = slice(None) if groups is None or len(groups) == len(tier) else groups
-    able = np.flatnonzero(problem.possible(tier, part)).astype(np.int64)
-    if len(able) == len(tier):
-        return able, problem.score(problem.lower(tier))
-    kept: Ints = able if isinstance(part, slice) else part[able]
-    return kept, problem.score(problem.lower(tier, kept))
-
-
-def _down(problem: Problem, tier: Level, groups: Ints, scores: Floats) -> Ints:
-    """The cells that lie below the best groups, by the best bounds of every tier on the way."""
-    for inner in problem.tiers[_depth(problem, tier) + 1 :]:
-        few = groups[np.argsort(scores, kind="stable")[:NARROW]]
-        groups, scores = _inside(problem, inner, spans(tier.inner[few], tier.inner_stops[few]))
-        tier = inner
-    return groups[np.argsort(scores, kind="stable")[:NARROW]]
-
-
-def _depth(problem: Problem, tier: Level) -> int:
-    return next(number for number, one in enumerate(problem.tiers) if one is tier)
-
-
-def _open_in_order(problem: Problem, best: _Best, cells: Ints, scores: Floats) -> None:
-    """Open cells, the best bound first, until the bounds are worse than what is kept."""
-    inner, done = problem.tiers[-1], 0
-    sizes = np.cumsum(inner.stops[cells] - inner.starts[cells])
-    while done < len(cells) and scores[done] <= best.limit:
-        seen = int(sizes[done - 1]) if done else 0
-        stop = max(done + 1, int(np.searchsorted(sizes, seen + ROWS_AT_ONCE, side="right")))
-        some = cells[done:stop][scores[done:stop] <= best.limit]
-        done = stop
-        best.open(some)
+def _batches(best: _Best, tier: Level, groups: Ints, scores: Floats, last: bool) -> Iterator[Ints]:
+    """Groups in the order of their bounds, in growing batches, as long as they may hold something better."""
+    first = min(len(groups), FIRST_GROUPS)
+    few = np.argpartition(scores, first - 1)[:first]
+    few = few[scores[few] <= best.limit]
+    if len(few):
+        yield groups[few[np.argsort(scores[few], kind="stable")]]
+    scores[few] = np.inf
+    left = np.flatnonzero(scores <= best.limit) if best.limit < np.inf else np.flatnonzero(np.isfinite(scores))
+    left = left[np.argsort(scores[left], kind="stable")]
+    at_once = FIRST_ROWS if last else FIRST_GROUPS
+    while len(left):
+        at_once *= GROWTH
+        sizes = np.cumsum(tier.stops[groups[left]] - tier.starts[groups[left]]) if last else np.arange(1, len(left) + 1)
+        stop = max(1, int(np.searchsorted(sizes, at_once, side="right")))
+        yield groups[left[:stop]]
+        left = left[stop:]
+        left = left[scores[left] <= best.limit]
