@@ -16,6 +16,7 @@ KINDS = {
     "nod": "node",
     "enr": "enrolment token",
     "fgp": "fingerprint",
+    "run": "checked run of a fingerprint",
     "ofr": "offer",
     "prv": "price version",
     "ref": "reference price",
