@@ -123,18 +123,22 @@ class Work:
         list(self.pool.map(fill, parts))
         for shift, factor in shifts(self.nonce, size, self.parts):
 
-            def one(part: tuple[int, int], far: int = shift, odd: int = factor, source: Any = now, target: Any = then) -> None:
+            def one(
+                part: tuple[int, int], far: int = shift, odd: int = factor, source: Any = now, target: Any = then
+            ) -> None:
                 low, high = part
                 turn = min(max(size - far, low), high)  # from here on k + shift begins again at 0
                 if low < turn:
                     numpy.bitwise_xor(source[low:turn], source[low + far : turn + far], out=target[low:turn])
                 if turn < high:
-                    numpy.bitwise_xor(source[turn:high], source[turn + far - size : high + far - size], out=target[turn:high])
+                    numpy.bitwise_xor(
+                        source[turn:high], source[turn + far - size : high + far - size], out=target[turn:high]
+                    )
                 numpy.multiply(target[low:high], numpy.uint64(odd), out=target[low:high])
 
             list(self.pool.map(one, parts))
             now, then = then, now
-        whole = memoryview(now).cast("B")
+        whole = now.data.cast("B")
         return [whole[at : at + MEMORY_LEAF] for at in range(0, len(whole), MEMORY_LEAF)]
 
     def open(self, leaves: list[int]) -> list[dict[str, Any]]:

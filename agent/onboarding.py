@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import sys
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from . import benchmark, clocks, probe, selftest
 from . import protocol as wire
@@ -17,11 +17,11 @@ from .config import VERSION
 from .executors.found import reachable_folder
 from .hands import SUPERVISED, log
 from .launching import Ground
+from .measuring import Interrupted, Measuring
 from .protocol import SelfTest
 from .transport import Refused, Unreachable
 
 DAY_S = 24 * 3600
-BENCHMARK_TURN = "idlewild-benchmark"
 
 
 class Onboarding(Attempts):
@@ -136,41 +136,48 @@ class Onboarding(Attempts):
             return True
         return False
 
-    async def _measure(self, nonce: str) -> None:
-        """Fingerprint, when idle; a job that starts meanwhile makes it unstable, which the portal sees by its spread."""
+    async def _measure(self, nonce: str, soak_s: int = 0) -> None:
+        """Fingerprint, when idle. A job that starts meanwhile goes first: measured is again when it is over."""
         asked_ms = clocks.boot_ms()
         async with self._measuring:
             if not nonce and self._measured_ms >= asked_ms:
                 return  # asked for while one was being made
-            while any(live.attempt.state in SUPERVISED for live in self.live.values()):
-                await asyncio.sleep(1)
-            report = await self._benchmark()
-            if report is not None and await self._send_inventory(fingerprint=replace(report, nonce=nonce)):
+            report = None
+            while report is None:
+                while self._works():
+                    await asyncio.sleep(1)
+                try:
+                    report = await self._undisturbed(self._gauge(soak_s))
+                except Interrupted:
+                    continue
+                if report is None:
+                    return
+            if await self._send_inventory(fingerprint=replace(report, nonce=nonce)):
                 self.journal.note("fingerprint", self._fingerprint_key())
                 self._measured_ms = clocks.boot_ms()
 
-    async def _benchmark(self) -> wire.FingerprintReport | None:
-        cores = self.hardware().cores_milli
-        threads = max(1, cores // 1000)
-        command = [sys.executable, "-m", f"{__package__}.benchmark", "--threads", str(threads)]
-        command += ["--cores-milli", str(cores), "--turn", BENCHMARK_TURN]
-        if self.config.short_suite:
-            command.append("--short")
-        kept = {name: value for name, value in os.environ.items() if name not in benchmark.DISTORTING}
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=str(Path(__file__).resolve().parent.parent),
-            env={**kept, **benchmark.environment(threads)},
+    def _works(self) -> bool:
+        return any(live.attempt.state in SUPERVISED for live in self.live.values())
+
+    async def _gauge(self, soak_s: int) -> wire.FingerprintReport | None:
+        folder = self.config.state
+        cores, short = self.hardware().cores_milli, self.config.short_suite
+        return await Measuring(self.portal, self._from_agent(), cores_milli=cores, short=short, folder=folder).report(
+            soak_s
         )
+
+    async def _undisturbed(
+        self, work: Coroutine[Any, Any, wire.FingerprintReport | None]
+    ) -> wire.FingerprintReport | None:
+        """The result of `work`; Interrupted, and its processes gone, as soon as a job runs here."""
+        task = asyncio.create_task(work)
         try:
-            out, err = await process.communicate()
-        except asyncio.CancelledError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            raise
-        if process.returncode != 0:
-            log.error("the benchmark failed: %s", err.decode(errors="replace")[-500:])
-            return None
-        return wire.FingerprintReport.from_wire(json.loads(out))
+            while not task.done():
+                await asyncio.wait({task}, timeout=0.2)
+                if self._works() and not task.done():
+                    raise Interrupted
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)

@@ -39,7 +39,7 @@ class Orders(Onboarding):
             self.self_test = await selftest.run(self.ground, secrets)
             await self._send_inventory(self_test=self.self_test)
         elif kind is wire.OrderKind.FINGERPRINT:
-            await self._measure(order.nonce)
+            await self._measure(order.nonce, order.soak_s)
         elif kind is wire.OrderKind.INVENTORY:
             await self._send_inventory(runtime=await asyncio.to_thread(probe.runtime))
         elif kind is wire.OrderKind.UNDRAIN:

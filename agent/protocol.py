@@ -476,6 +476,9 @@ class Metric(Message):
     cv_ppm: Annotated[int, Whole()]
     clean_ppm: Annotated[int, Whole(0, 1_000_000)]
     passes: Annotated[int, Whole(1, 1000)]
+    p50_ms: float = 0.0  # how long one iteration takes; 0 = not told
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -492,6 +495,15 @@ class FingerprintReport(Message):
     versions: Annotated[Mapping[str, str], Items(50)] = field(default_factory=dict)
     metrics: Annotated[tuple[Metric, ...], Items(60)] = ()
     nonce: Annotated[str, Text(200)] = ""
+    runs: Annotated[tuple[str, ...], Items(60)] = ()  # passed runs of this measurement, which the portal timed
+
+
+class RunKind(str, Enum):
+    """What the portal orders and times itself; see docs/scu.md."""
+
+    GEMM = "gemm"
+    MEMORY = "memory"
+    STREAM = "stream"
 
 
 @dataclass(frozen=True)
@@ -550,6 +562,67 @@ class InventoryAnswer(_Answer):
 
     state: Annotated[str, Text(40, 1)]
     missing: Annotated[tuple[Check, ...], Items(60)] = ()
+
+
+# ── checked runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class BeginRun(FromAgent):
+    """Ready and idle: give me a run. `expected` (GFLOPS, GB/s) only sets how long it takes."""
+
+    kind: RunKind
+    expected: float
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class RunOrder(_Answer):
+    """The portal's clock runs from here. A stream has no nonce: its bytes are fetched from :func:`stream_path`."""
+
+    run: Annotated[str, ID_FORM]
+    kind: RunKind
+    nonce: Annotated[str, Text(200)]
+    size: Annotated[int, Whole(1)]
+    parts: Annotated[int, Whole(1)]
+
+
+@dataclass(frozen=True)
+class CommitRun(FromAgent):
+    """The result is complete: the root of the tree over it (stream: SHA-256 of its bytes). The clock stops."""
+
+    run: Annotated[str, ID_FORM]
+    root: Annotated[str, SHA256_FORM]
+
+
+@dataclass(frozen=True)
+class RunResult(_Answer):
+    """`measured` in GFLOPS or GB/s, by the portal's clock."""
+
+    passed: bool
+    measured: float = 0.0
+    reason: Annotated[str, Text(60)] = ""
+
+
+@dataclass(frozen=True)
+class RunLeaves(_Answer):
+    """Which leaves to show; none for a stream, which is judged at once (`result`)."""
+
+    leaves: Annotated[tuple[int, ...], Items(60)] = ()
+    result: Optional[RunResult] = None
+
+
+@dataclass(frozen=True)
+class OpenedLeaf(Message):
+    leaf: Annotated[int, Whole()]
+    data: Annotated[str, Text(200_000)]  # base64
+    path: Annotated[tuple[str, ...], Items(40)] = ()  # neighbours, from the leaf up
+
+
+@dataclass(frozen=True)
+class ShowRun(FromAgent):
+    run: Annotated[str, ID_FORM]
+    opened: Annotated[tuple[OpenedLeaf, ...], Items(60)] = ()
 
 
 # ── sync ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -631,6 +704,7 @@ class Order(Message):
     kind: OrderKind
     nonce: Annotated[str, Text(200)] = ""
     deadline_ms: Annotated[Optional[int], Whole(0)] = None  # drain: jobs still running then are stopped
+    soak_s: Annotated[int, Whole(0, 3600)] = 0  # fingerprint: so long under load, to see what stays of the speed
 
 
 @dataclass(frozen=True)
@@ -903,6 +977,13 @@ INVENTORY = f"{BASE}/inventory"
 SYNC = f"{BASE}/sync"
 USAGE = f"{BASE}/usage"
 DRAIN = f"{BASE}/drain"
+BEGIN_RUN = f"{BASE}/runs/begin"
+COMMIT_RUN = f"{BASE}/runs/commit"
+SHOW_RUN = f"{BASE}/runs/show"
+
+
+def stream_path(run: str) -> str:
+    return f"{BASE}/runs/{run}/stream"
 
 
 def accept_path(attempt: str) -> str:

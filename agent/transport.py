@@ -176,6 +176,11 @@ class Portal:
         async for chunk in self.download(wire.input_path(attempt, index), offset, headers):
             yield chunk
 
+    async def signed_bytes(self, path: str) -> AsyncIterator[bytes]:
+        """A body of the portal for this node."""
+        async for chunk in self.download(path, 0, self._headers()):
+            yield chunk
+
     async def fetch(self, url: str, offset: int) -> AsyncIterator[bytes]:
         """A tenant's https address, without sign-in. Each hop is looked up once and must be public: else an input could
         read the provider's own network, or the cloud's metadata; the connection goes to the address that was checked."""

@@ -66,7 +66,9 @@ class Node(models.Model):
     reliability_samples = models.PositiveIntegerField(default=0)
     doubted_at = models.DateTimeField(null=True)  # failed in use: only what was measured later verifies the node
     doubt = models.CharField(max_length=200, blank=True)
-    soak_s = models.PositiveIntegerField(default=0)  # of the next ordered measurement: seconds under load, for throttling
+    soak_s = models.PositiveIntegerField(
+        default=0
+    )  # of the next ordered measurement: seconds under load, for throttling
     refuse_past_due = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     enrolled_at = models.DateTimeField(null=True)

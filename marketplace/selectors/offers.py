@@ -242,6 +242,8 @@ def _cards(node: Node) -> tuple[Cards, ...]:
 
 def _measured(node: Node) -> Measured | None:
     for row in node.accepted_fingerprints:  # type: ignore[attr-defined]
+        if node.doubted_at is not None and row.measured_at <= node.doubted_at:
+            continue
         if row.hardware_hash == node.hardware_hash:
             return Measured(
                 row.public_id,

@@ -1,8 +1,11 @@
 """What ends by itself: offers whose `until` has come, tokens nobody used; and what is due: measuring again."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from marketplace.services import fingerprints, nodes, offers
+from marketplace.services import challenges, fingerprints, nodes, offers
+
+EVERY = timedelta(minutes=1)
+"""How often the timetable asks."""
 
 
 def expire(*, now: datetime) -> dict[str, int]:
@@ -10,5 +13,6 @@ def expire(*, now: datetime) -> dict[str, int]:
     return {
         "offers": offers.expire(now=now),
         "nodes": nodes.expire(now=now),
-        "fingerprints": fingerprints.request_due(now=now),
+        "fingerprints": fingerprints.request_due(now=now, since=now - EVERY),
+        "runs": challenges.forget(now=now),
     }

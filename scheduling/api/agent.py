@@ -170,7 +170,9 @@ def _sync_answer(found: nodes_sync.Answer) -> wire.SyncAnswer:
             wire.Cancel(one.attempt, one.fence, wire.Reason(one.reason), one.grace_ms) for one in found.cancels
         ),
         fenced=tuple(wire.Fenced(one.attempt, one.fence) for one in found.fenced),
-        orders=tuple(wire.Order(one.id, wire.OrderKind(one.kind), one.nonce, one.deadline_ms) for one in found.orders),
+        orders=tuple(
+            wire.Order(one.id, wire.OrderKind(one.kind), one.nonce, one.deadline_ms, one.soak_s) for one in found.orders
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from scheduling.api import agent
+from scheduling.api import agent, agent_runs
 
 urlpatterns = [
     path("enroll", agent.enroll, name="agent_enroll"),
@@ -10,6 +10,10 @@ urlpatterns = [
     path("sync", agent.sync, name="agent_sync"),
     path("usage", agent.usage, name="agent_usage"),
     path("drain", agent.drain, name="agent_drain"),
+    path("runs/begin", agent_runs.begin, name="agent_run_begin"),
+    path("runs/commit", agent_runs.commit, name="agent_run_commit"),
+    path("runs/show", agent_runs.show, name="agent_run_show"),
+    path("runs/<str:run>/stream", agent_runs.stream, name="agent_run_stream"),
     path("attempts/<str:attempt>/accept", agent.accept, name="agent_accept"),
     path("attempts/<str:attempt>/report", agent.report, name="agent_report"),
     path("attempts/<str:attempt>/finish", agent.finish, name="agent_finish"),

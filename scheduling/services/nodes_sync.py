@@ -103,6 +103,7 @@ class Order:
     kind: str
     nonce: str = ""
     deadline_ms: int | None = None
+    soak_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -369,12 +370,20 @@ def _news(node: Node, said: Said, answer: Answer, things: Sequence[str]) -> Answ
 
 def _orders(node: Node, now: datetime) -> tuple[Order, ...]:
     """What the market wants of the node; a drain order that is no longer named is over."""
-    wanted = [Order(f"{kind}.{node.incarnation}", kind) for kind in found.wanted_orders(node)]
+    wanted = [_order(node, kind) for kind in found.wanted_orders(node)]
     if node.state == "draining":
         deadline = _left_ms(node.drain_deadline, now) if node.drain_deadline else None
         name = f"drain.{node.drain_deadline.timestamp():.0f}" if node.drain_deadline else "drain"
         wanted.append(Order(name, "drain", deadline_ms=deadline))
     return tuple(wanted)
+
+
+def _order(node: Node, kind: str) -> Order:
+    """An order is carried out once under its id: a measurement that is wanted again has the last one in its name."""
+    if kind != "fingerprint":
+        return Order(f"{kind}.{node.incarnation}", kind)
+    last = found.fingerprints(node).values_list("id", flat=True).first()
+    return Order(f"{kind}.{node.incarnation}.{last or 0}", kind, soak_s=node.soak_s)
 
 
 def _left_ms(until: datetime, now: datetime) -> int:

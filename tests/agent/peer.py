@@ -27,6 +27,7 @@ import uvicorn
 
 from agent import protocol as wire
 from agent.protocol import AssignmentSpec, Resources, Stream
+from tests.fakes.runs import Runs
 
 MADE = itertools.count(1)
 CLASS = {"ttl_ms": 3000, "renew_ms": 600, "deadline_ms": 2400}  # the scaled lease class
@@ -69,6 +70,7 @@ class Peer:
         self.next_secret = ""  # given with the next sync answer; then the only one that signs in
         self.syncs: list[wire.SyncRequest] = []
         self.inventories: list[wire.InventoryReport] = []
+        self.runs = Runs()
         self.story: Callable[[], str] = str  # what the node says, for failures
         self.incarnation = 0
         self.count = 0
@@ -240,6 +242,8 @@ class Peer:
         if path == wire.DRAIN:
             self.drained.append(wire.DrainRequest.from_wire(json.loads(body)))
             return wire.Stored("draining").to_wire()
+        if path.startswith(f"{wire.BASE}/runs/"):
+            return self.runs.answer(path, body)
         _, _, _, _, attempt, act, *rest = path.split("/")
         return self._attempt(attempt, act, rest, headers, query, body)
 

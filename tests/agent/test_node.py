@@ -92,7 +92,15 @@ def test_what_a_node_tells_about_itself(node: Node, portal: Peer) -> None:
     measured = portal.until(lambda: next((i.fingerprint for i in portal.inventories if i.fingerprint), None), 60)
     assert measured.short
     assert {m.name for m in measured.metrics} >= {"gemm_1024", "conv_8", "block_1", "copy", "triad"}
-    assert all(m.value > 0 for m in measured.metrics)
+    assert {m.name for m in measured.metrics} >= {
+        "checked_gemm",
+        "checked_memory",
+        "stream_server",
+        "rtt_server",
+        "disk_read",
+    }
+    assert len(measured.runs) == 3, "all runs that the portal timed have passed"
+    assert all(m.value > 0 and m.p99_ms >= m.p95_ms >= m.p50_ms > 0 for m in measured.metrics)
     answer = node.status()
     assert (answer["connected"], answer["isolation"]) == (True, first.self_test.isolation.value)
 

@@ -54,6 +54,9 @@ class SomeMetric:
     cv_ppm: int = 20_000
     clean_ppm: int = 990_000
     passes: int = 3
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class SomeReport:
     threads: int = 8
     kernel_library: str = "openblas"
     versions: dict[str, str] = field(default_factory=dict)
+    runs: Sequence[str] = ()
     metrics: Sequence[SomeMetric] = (
         SomeMetric("gemm_1024", value=120.0),
         SomeMetric("triad", unit="gb_s", value=18.0),

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from marketplace.domain import fingerprint as rules
+from marketplace.domain.challenge import Checked
 from marketplace.domain.fingerprint import Judgement, Peak, Verdict, judge
+from marketplace.domain.scu import Profile
 from tests.factories.hardware import SomeMetric
 
 GOOD = (SomeMetric("gemm_1024", value=120.0), SomeMetric("triad", unit="gb_s", value=18.0))
@@ -60,3 +62,59 @@ def test_metrics_are_stored_as_reported_and_come_back_as_profiles():
     assert rules.profile_of(stored, "card").metrics() == (312.0, None, 1.25)
     assert rules.profile_of({}, "cpu").metrics() == (None, None, None)
     assert rules.profile_of({"cpu": {"fp16_tflops": "fast"}}, "cpu").fp16_tflops is None
+
+
+CHECKED = (
+    *GOOD,
+    SomeMetric("checked_gemm", value=100.0),
+    SomeMetric("checked_memory", unit="gb_s", value=10.0),
+    SomeMetric("stream_server", unit="gb_s", value=0.5, cv_ppm=900_000),
+)
+TIMED = (Checked("gemm", 95.0), Checked("memory", 9.0), Checked("stream", 0.5))
+
+
+def test_what_the_portal_timed_is_what_counts():
+    assert judge(CHECKED, short=False, checked=TIMED, demand_check=True) == Judgement(Verdict.ACCEPTED)
+    profile = rules.cpu_profile((*CHECKED, SomeMetric("gemm_256", value=500.0)))
+    assert profile.metrics() == (0.1, 0.01, 0.5)
+    soaked = rules.cpu_profile((*CHECKED, SomeMetric("soak_keep", unit="share", value=0.7)))
+    assert soaked.fp16_tflops == pytest.approx(0.07), "what is left after minutes under load"
+    assert rules.cpu_profile((*CHECKED, SomeMetric("soak_keep", value=1.3))).fp16_tflops == 0.1
+
+
+@pytest.mark.parametrize(("checked", "short"), [((), False), (TIMED[:1], False), (TIMED[1:], False), (TIMED, True)])
+def test_without_both_timed_runs_a_strict_portal_refuses(checked, short):
+    metrics = GOOD if not checked else CHECKED
+    judgement = judge(metrics, short=short, checked=checked, demand_check=True)
+    assert judgement == Judgement(Verdict.REFUSED, "not_checked")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("checked_gemm", 110.0), ("checked_memory", 11.0), ("stream_server", 0.6), ("gemm_2048", 600.0), ("triad", 60.0)],
+)
+def test_a_claim_above_the_portals_clock_is_refused(name, value):
+    metrics = (*(m for m in CHECKED if m.name != name), SomeMetric(name, value=value))
+    assert judge(metrics, short=False, checked=TIMED) == Judgement(Verdict.REFUSED, "claim_above_measured")
+
+
+def test_a_claim_without_its_run_is_refused():
+    assert judge(CHECKED, short=True, checked=TIMED[1:]).reason == "claim_above_measured"
+
+
+def test_half_a_core_may_claim_half():
+    half = tuple(replace(m, value=50.0) if m.name == "checked_gemm" else m for m in CHECKED)
+    assert judge(half, short=False, checked=TIMED, share=rules.share_of(500)).verdict is Verdict.ACCEPTED
+    assert judge(CHECKED, short=False, checked=TIMED, share=rules.share_of(500)).reason == "claim_above_measured"
+    assert (rules.share_of(4_000), rules.share_of(250)) == (1.0, 0.25)
+
+
+def test_the_middle_of_several_runs_counts():
+    runs = [Checked("gemm", value) for value in (1.0, 100.0, 90.0)]
+    assert rules.measured(runs, "gemm") == 90.0
+    assert rules.measured(runs, "memory") is None
+
+
+def test_a_sudden_rise_is_noticed():
+    assert rules.rises(Profile(1.0, 1.0, None), Profile(1.0, 1.11, None))
+    assert not rules.rises(Profile(1.0, 1.0, None), Profile(1.1, 1.05, 5.0))
