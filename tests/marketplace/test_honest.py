@@ -186,17 +186,16 @@ def test_work_that_was_not_done_cannot_be_shown(bench: Bench) -> None:
 
 def test_a_run_counts_once_and_only_for_its_node(bench: Bench) -> None:
     row = bench.accepted(Honest)
-    node = row.node
+    node, runs = row.node, tuple(row.runs.values_list("public_id", flat=True))
 
     async def again() -> None:
         portal = Portal(bench.url, node.public_id, SECRET)
         sender = {"boot_id": "boot-1", "incarnation": 1}
         try:
-            run = row.runs.first()
-            stale = wire.CommitRun(**sender, run=run.public_id, root="0" * 64)
+            stale = wire.CommitRun(**sender, run=runs[0], root="0" * 64)
             with pytest.raises(Refused, match="409"):
                 await portal.post(wire.COMMIT_RUN, stale, wire.RunLeaves)
-            made = replace(bench.suite, runs=tuple(run.public_id for run in row.runs.all()))
+            made = replace(bench.suite, runs=runs)
             report = wire.InventoryReport(
                 **sender, hardware=probe.hardware(1000, bench.folder, ()), agent_version="1", fingerprint=made
             )
