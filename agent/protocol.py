@@ -151,6 +151,7 @@ class Reason(str, Enum):
     TIME_LIMIT = "time_limit"
     CANCELLED_BY_TENANT = "cancelled_by_tenant"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    BALANCE_EXHAUSTED = "balance_exhausted"
     ORGANISATION_SUSPENDED = "organisation_suspended"
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"

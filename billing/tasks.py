@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from billing.services import holds, invoices, periods, usage
+from billing.services import budgets, grants, holds, invoices, periods, usage
 from portal import clock
 
 
@@ -19,8 +19,14 @@ def past_due() -> None:
 @shared_task(name="billing.holds")
 def expire_holds() -> None:
     holds.expire_due(now=clock.now())
+    grants.expire(now=clock.now())
 
 
 @shared_task(name="billing.prove")
 def prove() -> None:
     usage.prove(now=clock.now())
+
+
+@shared_task(name="billing.budgets")
+def watch_budgets() -> None:
+    budgets.watch(now=clock.now())

@@ -7,7 +7,7 @@ finished                                                                       0
 exit_nonzero setup_failed out_of_memory disk_full output_* input_* image_*     its own code, 209 if it has none
 time_limit                                                                     206
 cancelled_by_tenant organisation_suspended stopped_by_operator                 204
-budget_exhausted                                                               202
+budget_exhausted balance_exhausted                                             202
 no_capacity deadline_passed                                                    203
 node_* not_accepted device_error start_* report_forged platform_fault …        205
 ============================================================================  ==========================================
@@ -40,6 +40,7 @@ BY_REASON = {
     "organisation_suspended": Exit.CANCELLED,
     "stopped_by_operator": Exit.CANCELLED,
     "budget_exhausted": Exit.SPENDING,
+    "balance_exhausted": Exit.SPENDING,
     "no_capacity": Exit.NO_CAPACITY,
     "deadline_passed": Exit.NO_CAPACITY,
 }

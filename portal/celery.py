@@ -35,12 +35,14 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "scheduling.sweep": ("recovery", settings.IDLEWILD_SWEEP_EVERY_S),
     "scheduling.reconcile": ("cycle", 30 * SECOND),
     "scheduling.expire": ("relay", 1 * MINUTE),
+    "scheduling.funds": ("relay", 15 * SECOND),
     "marketplace.expire": ("relay", 1 * MINUTE),
     "portal.relay": ("relay", 1 * SECOND),
     "portal.expire": ("relay", 1 * HOUR),
     "billing.holds": ("billing", 1 * MINUTE),
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),
+    "billing.budgets": ("billing", 1 * MINUTE),
     "billing.prove": ("billing", 1 * DAY),
 }
 

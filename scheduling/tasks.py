@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import capacity, cycle, leases, quotes, recovery, reliability, storage
+from scheduling.services import capacity, cycle, funds, leases, quotes, recovery, reliability, storage
 
 
 @shared_task(name="scheduling.cycle")
@@ -21,6 +21,11 @@ def reconcile() -> None:
     capacity.reconcile(now=clock.now())
     recovery.forget_exclusions(now=clock.now())
     reliability.score(now=clock.now())
+
+
+@shared_task(name="scheduling.funds")
+def watch_funds() -> None:
+    funds.watch(now=clock.now())
 
 
 @shared_task(name="scheduling.expire")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billing.domain import endings, holds, invoicing, periods
+from billing.domain import bank, endings, holds, invoicing, periods
 from marketplace.domain import enrolment, offer
 from portal.settings import LEASE_CLASSES_REAL
 from scheduling.domain import artefact, attempt, job, lease, quote
@@ -28,6 +28,7 @@ TABLES: dict[str, Any] = {
     "period": periods.TABLE,
     "hold": holds.TABLE,
     "invoice": invoicing.TABLE,
+    "bank": bank.TABLE,
 }
 STATES: dict[str, Any] = {
     "job": job.JobState,
@@ -41,6 +42,7 @@ STATES: dict[str, Any] = {
     "period": periods.PeriodState,
     "hold": holds.HoldState,
     "invoice": invoicing.InvoiceState,
+    "bank": bank.TransferState,
 }
 
 

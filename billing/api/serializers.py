@@ -87,6 +87,7 @@ class LineOut(serializers.Serializer[Any]):
     unbilled_reason = serializers.CharField(allow_null=True)
     node = serializers.CharField(allow_null=True)
     attempt = serializers.CharField(allow_null=True)
+    grant = serializers.CharField(allow_null=True)
     green_ratio = serializers.CharField(allow_null=True)
     green_known = serializers.CharField()
     first_at = serializers.DateTimeField()
@@ -224,6 +225,7 @@ class VerificationOut(serializers.Serializer[Any]):
 
 class BalanceOut(serializers.Serializer[Any]):
     mode = serializers.CharField()
+    wallet = MoneyOut()
     credit_limit = MoneyOut()
     owed = MoneyOut()
     used = MoneyOut()

@@ -24,7 +24,8 @@ REASONS: dict[str, tuple[Fault, bool]] = {
     ),
     **dict.fromkeys(("input_unreadable", "image_refused"), (Fault.TENANT, True)),
     **dict.fromkeys(
-        ("time_limit", "cancelled_by_tenant", "budget_exhausted", "organisation_suspended"), (Fault.TENANT, True)
+        ("time_limit", "cancelled_by_tenant", "budget_exhausted", "balance_exhausted", "organisation_suspended"),
+        (Fault.TENANT, True),
     ),
     "preempted": (Fault.NONE, True),
     **dict.fromkeys(

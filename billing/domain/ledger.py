@@ -11,6 +11,13 @@ negative invoice      the same with the signs turned; what is owed back goes to 
 credit used           credit −x, tenant_receivable +x
 invoice paid          cash −x, tenant_receivable +x
 invoice void          the mirror of the invoice
+wallet topped up      cash −x, wallet +x (taken out: the mirror)
+hold                  wallet −x, hold +x (given back: the mirror)
+invoice from wallet   hold −x, wallet −y, tenant_receivable +(x + y)
+credit given          promo_cost −x, credit +x (expired: the mirror)
+credit note           the invoice's mirror in part; what was paid goes to ``credit``; a share no longer there becomes provider_receivable
+bank transfer         cash −x, tenant_receivable +y, wallet +(x − y); nobody's yet: cash −x, unmatched +x
+given up              bad_debt −x, tenant_receivable +x
 ====================  ============================================================================================
 """
 
@@ -135,4 +142,23 @@ def payment(*, tenant: str, currency: str, amount_minor: int) -> Posting:
     """Money arrived for an invoice."""
     return balanced(
         currency, [(PLATFORM, AccountKind.CASH, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)]
+    )
+
+
+def moved(
+    currency: str, *, amount_minor: int, out_of: tuple[str, AccountKind], into: tuple[str, AccountKind]
+) -> Posting:
+    """`amount_minor` from one account to another. An asset (cash, receivable) that money comes out of grows, as its entries are negative."""
+    return balanced(currency, [(*out_of, -amount_minor), (*into, amount_minor)])
+
+
+def from_wallet(*, tenant: str, currency: str, hold_minor: int, wallet_minor: int) -> Posting:
+    """A prepaid invoice: what its holds kept (`hold_minor`) and what comes from the wallet, or goes back to it (`wallet_minor` below 0)."""
+    return balanced(
+        currency,
+        [
+            (tenant, AccountKind.HOLD, -hold_minor),
+            (tenant, AccountKind.WALLET, -wallet_minor),
+            (tenant, AccountKind.TENANT_RECEIVABLE, hold_minor + wallet_minor),
+        ],
     )

@@ -2,7 +2,8 @@
 
 The order is fixed (billing P3, P5): the parts of a sku are sorted by (ended_at, attempt, seq); their place in graduated tiers is cumulative per tenant,
 sku and period, across providers; what falls into the same line is summed; the sum × price × (1 − discount) is rounded half away from zero to minor
-units. Time that is not billed makes a line of 0 per attempt that names the reason and the node, and takes no place in any tier.
+units. Time that is not billed makes a line of 0 per attempt that names the reason and the node, and takes no place in any tier; nor does what granted hours
+cover, whose line of 0 names the grant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from billing.domain import tiers as graduated
+from billing.domain.grants import Allowance
 from billing.domain.metering import Resource
 from portal.kit.money import PPM, Exact, Money, UnitPrice, half_up, rate, rate_bytes
 
@@ -49,6 +51,7 @@ class Part:
     correction_of: str = ""
     sign: int = 1
     fixed_tier: int | None = None
+    grant_ref: str = ""  # what is taken back had been covered by this grant
 
     def changed(self, **values: object) -> "Part":
         """The same part with other values."""
@@ -76,6 +79,7 @@ class LineKey:
     node_ref: str
     attempt_ref: str
     sign: int
+    grant_ref: str = ""
 
 
 @dataclass(slots=True)
@@ -145,16 +149,22 @@ def exact(resource: str, qty_us: int, price_micro: int, currency: str, discount_
     return Exact(whole.value * Fraction(PPM - discount_ppm, PPM), currency)
 
 
-def lines(parts: Iterable[Part], *, positions: Mapping[str, int] | None = None) -> list[Line]:
+def lines(
+    parts: Iterable[Part], *, positions: Mapping[str, int] | None = None, allowance: Allowance | None = None
+) -> list[Line]:
     """The lines of `parts`, in page order. `positions`: what each sku had already used of its tiers, in resource-microseconds (late data goes behind it).
+    `allowance`: granted hours; what they cover is taken from them and priced 0.
 
     The order in which parts arrive does not matter.
     """
     used = dict(positions or {})
     found: dict[LineKey, Line] = {}
     for part in sorted(parts, key=_order):
-        for piece in _slices(part, used):
-            key = _key(part, piece)
+        covered, paid = _covered(part, allowance)
+        pieces = [(grant, graduated.Slice(0, quantity, 0)) for grant, quantity in covered]
+        pieces += [(part.grant_ref, piece) for piece in _slices(part, paid, used)]
+        for grant, piece in pieces:
+            key = _key(part, piece, grant)
             line = found.get(key)
             if line is None:
                 line = found[key] = Line(key, part, part.started_at, part.ended_at)
@@ -193,19 +203,26 @@ def _order(part: Part) -> tuple[str, datetime, str, int, datetime, int]:
     return part.sku, part.ended_at, part.attempt_ref, part.seq, part.started_at, part.record_id
 
 
-def _slices(part: Part, used: dict[str, int]) -> list[graduated.Slice]:
+def _covered(part: Part, allowance: Allowance | None) -> tuple[list[tuple[str, int]], int]:
+    """What granted hours cover of a part, and what money pays for."""
+    if not allowance or part.unbilled_reason or part.fixed_tier is not None or part.resource == Resource.NETWORK_BYTE:
+        return [], part.qty_us
+    return allowance.cover(provider_ref=part.provider_ref, resource=part.resource, at=part.ended_at, qty_us=part.qty_us)
+
+
+def _slices(part: Part, qty_us: int, used: dict[str, int]) -> list[graduated.Slice]:
     if part.unbilled_reason:
-        return [graduated.Slice(0, part.qty_us, 0)] if part.qty_us else []
+        return [graduated.Slice(0, qty_us, 0)] if qty_us else []
     if part.fixed_tier is not None:
-        return [graduated.Slice(part.fixed_tier, part.qty_us, part.unit_price_micro)]
+        return [graduated.Slice(part.fixed_tier, qty_us, part.unit_price_micro)]
     if not part.tiers:
-        return graduated.slices((), part.unit_price_micro, position_us=0, qty_us=part.qty_us)
+        return graduated.slices((), part.unit_price_micro, position_us=0, qty_us=qty_us)
     position = used.get(part.sku, 0)
-    used[part.sku] = position + part.qty_us
-    return graduated.slices(part.tiers, part.unit_price_micro, position_us=position, qty_us=part.qty_us)
+    used[part.sku] = position + qty_us
+    return graduated.slices(part.tiers, part.unit_price_micro, position_us=position, qty_us=qty_us)
 
 
-def _key(part: Part, piece: graduated.Slice) -> LineKey:
+def _key(part: Part, piece: graduated.Slice, grant_ref: str) -> LineKey:
     zero = bool(part.unbilled_reason)
     return LineKey(
         correction_of=part.correction_of,
@@ -225,4 +242,5 @@ def _key(part: Part, piece: graduated.Slice) -> LineKey:
         node_ref=part.node_ref if zero else "",
         attempt_ref=part.attempt_ref if zero else "",
         sign=part.sign,
+        grant_ref=grant_ref,
     )

@@ -59,6 +59,7 @@ class PrintedLine:
     green_known_ppm: int
     first_at: datetime
     last_at: datetime
+    grant_ref: str = ""
 
     @property
     def unit(self) -> str:
@@ -85,8 +86,13 @@ class PrintedLine:
         """What was used, in a few words: ``card A100-80GB, spot``, ``network_byte``; a line of 0 says why."""
         words = [f"{self.resource} {self.hardware_model}".strip()]
         words += [self.sku.rpartition(":")[2]] if self.sku.count(":") == 2 else []
-        words += [text for text in (self.label, "virtual" * self.virtual, self.unbilled_reason) if text]
+        words += [text for text in (self.label, "virtual" * self.virtual, self.unbilled_reason, self.granted) if text]
         return ", ".join(words)
+
+    @property
+    def granted(self) -> str:
+        """``granted hours`` for a line that a grant covers; else empty."""
+        return "granted hours" if self.grant_ref else ""
 
     def wire(self) -> dict[str, Any]:
         """The JSON form: of the document, and of the API."""
@@ -117,6 +123,7 @@ class PrintedLine:
             "unbilled_reason": self.unbilled_reason or None,
             "node": self.node_ref or None,
             "attempt": self.attempt_ref or None,
+            "grant": self.grant_ref or None,
             "green_ratio": None if self.green_ratio_ppm is None else ppm_text(self.green_ratio_ppm),
             "green_known": ppm_text(self.green_known_ppm),
             "first_at": iso(self.first_at),
@@ -154,6 +161,7 @@ def printed(line: Line, *, position: int, tax_rate_ppm: int) -> PrintedLine:
         unbilled_reason=key.unbilled_reason,
         node_ref=key.node_ref,
         attempt_ref=key.attempt_ref,
+        grant_ref=key.grant_ref,
         green_ratio_ppm=line.green_ratio_ppm,
         green_known_ppm=line.green_known_ppm,
         first_at=line.first,

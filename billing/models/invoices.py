@@ -50,6 +50,7 @@ class Invoice(models.Model):
     to_credit_minor = models.BigIntegerField(default=0)
     paid_minor = models.BigIntegerField(default=0)
     tax_category = models.CharField(max_length=2, default="S")  # EN 16931; AE = reverse charge
+    credited_minor = models.BigIntegerField(default=0, db_default=0)  # taken off what is open, by credit notes
     sha256 = models.CharField(max_length=64, blank=True)  # of the JSON document
     created_at = models.DateTimeField()
 
@@ -68,7 +69,8 @@ class Invoice(models.Model):
                 name="invoice_issued_has_number",
             ),
             models.CheckConstraint(
-                condition=Q(paid_minor__gte=0, paid_minor__lte=models.F("payable_minor")),
+                condition=Q(paid_minor__gte=0, credited_minor__gte=0)
+                & Q(paid_minor__lte=models.F("payable_minor") - models.F("credited_minor")),
                 name="invoice_paid_within_payable",
             ),
         ]
@@ -115,6 +117,9 @@ class InvoiceLine(models.Model):
     fee_minor = models.BigIntegerField()
     seller_minor = models.BigIntegerField()
     unbilled_reason = models.CharField(max_length=40, blank=True)  # set: a line of 0
+    grant_ref = models.CharField(
+        max_length=32, blank=True, default="", db_default=""
+    )  # set: covered by granted hours, a line of 0
     node_ref = models.CharField(max_length=80, blank=True)
     attempt_ref = models.CharField(max_length=80, blank=True)
     green_ratio_ppm = models.IntegerField(null=True)  # of the share for which it is known

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -10,20 +11,22 @@ from django.db import connection
 from django.db.models import Sum
 
 from billing.domain import holds as rules
+from billing.domain.grants import Allowance, Hours
 from billing.domain.holds import Exposure, Spend
 from billing.domain.invoicing import InvoiceState
 from billing.domain.ledger import AccountKind
 from billing.models import Account, Entry, Hold, Invoice
-from billing.selectors import estimates, periods, taxes
+from billing.selectors import estimates, grants, periods, taxes, terms
 from portal.accounts.models import Organisation, OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import PPM, Exact, Money
 
 USED = """
-SELECT h.job_ref, h.resource, h.sku, h.unit_price_micro, h.discount_ppm, h.tiers::text, h.price_version_ref, sum(h.qty_us)
+SELECT h.job_ref, h.resource, h.sku, h.unit_price_micro, h.discount_ppm, h.tiers::text, h.price_version_ref, sum(h.qty_us),
+    h.provider_ref, max(h.bucket_at), max(h.project_ref), max(h.department)
 FROM billing_usagehour h LEFT JOIN billing_attemptending e ON e.attempt_ref = h.attempt_ref AND NOT e.billed
-WHERE h.organisation_id = %s AND h.currency = %s AND h.bucket_at >= %s AND e.attempt_ref IS NULL
-GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 3, 7, 1, 2, 4, 5, 6
+WHERE h.organisation_id = %s AND h.currency = %s AND h.bucket_at >= %s AND h.bucket_at < %s AND e.attempt_ref IS NULL
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 9 ORDER BY 3, 7, 1, 2, 4, 5, 6, 9
 """
 
 
@@ -31,6 +34,8 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 3, 7, 1, 2, 4, 5, 6
 class Balance:
     """A tenant's standing in its currency."""
 
+    mode: str
+    wallet: Money
     limit: Money
     owed: Money
     used: Money
@@ -42,7 +47,8 @@ class Balance:
     def wire(self) -> dict[str, Any]:
         """The JSON form. `used` is not final until its month is closed."""
         return {
-            "mode": "postpaid",
+            "mode": self.mode,
+            "wallet": self.wallet.wire(),
             "credit_limit": self.limit.wire(),
             "owed": self.owed.wire(),
             "used": self.used.wire(),
@@ -60,6 +66,17 @@ def may_spend(*, organisation_id: int, amount: Money) -> Spend:
     return rules.decide(exposure(tenant), amount)
 
 
+def may_resume(organisation_id: int, *, reference: str, hour_micro: int, length: timedelta) -> Spend:
+    """Whether a job can go on for `length` at `hour_micro`; what it holds beyond what it used is its own already."""
+    tenant = Organisation.objects.get(id=organisation_id)
+    now, code = exposure(tenant), tenant.currency
+    own = max(0, now.holds_minor.get(reference, 0) - now.used_minor.get(reference, 0))
+    needed = rules.ahead(hour_micro, length, code, taxes.rate_ppm(organisation_id))
+    there = Money(now.available_minor + own, code)
+    refused = rules.RefusedBy.NOTHING if needed <= there else rules.RefusedBy.BALANCE
+    return Spend(needed <= there, needed, there, refused)
+
+
 def same_currency(tenant: Organisation, amount: Money) -> None:
     """A limit is in the tenant's own currency: another one is a Conflict, never converted."""
     if amount.currency != tenant.currency:
@@ -73,6 +90,8 @@ def balance(*, organisation_id: int) -> Balance:
     tenant = Organisation.objects.get(id=organisation_id)
     now, code = exposure(tenant), tenant.currency
     return Balance(
+        mode=terms.of(tenant).mode,
+        wallet=Money(of(tenant.public_id, AccountKind.WALLET, code), code),
         limit=Money(now.limit_minor, code),
         owed=Money(max(0, now.owed_minor), code),
         used=Money(sum(now.used_minor.values()), code),
@@ -94,8 +113,11 @@ def exposure(tenant: Organisation) -> Exposure:
     """All that stands against the tenant's limit."""
     code = tenant.currency
     holds = Hold.objects.filter(organisation=tenant, state=rules.HoldState.ACTIVE, currency=code)
+    prepaid = terms.is_prepaid(tenant.id)
     return Exposure(
-        limit_minor=limit(tenant).minor,
+        limit_minor=0 if prepaid else limit(tenant).minor,
+        funds_minor=of(tenant.public_id, AccountKind.WALLET, code) + of(tenant.public_id, AccountKind.HOLD, code),
+        prepaid=prepaid,
         owed_minor=-of(tenant.public_id, AccountKind.TENANT_RECEIVABLE, code)
         - of(tenant.public_id, AccountKind.CREDIT, code),
         used_minor=used_by_job(organisation_id=tenant.id, currency=code),
@@ -105,19 +127,55 @@ def exposure(tenant: Organisation) -> Exposure:
     )
 
 
-def used_by_job(*, organisation_id: int, currency: str) -> dict[str, int]:
-    """What each job used and no invoice has yet, tax included, in minor units (an estimate: rounded per job, not per line)."""
-    since = periods.open_since(organisation_id=organisation_id)
+def to_hold(tenant: Organisation, whole: Money, length: timedelta) -> Money:
+    """What a job keeps before it is placed: its highest cost with tax; of a prepaid tenant only the first window of it."""
+    kept = rules.taxed(whole, taxes.rate_ppm(tenant.id))
+    return rules.windowed(kept, length) if terms.is_prepaid(tenant.id) else kept
+
+
+def used_by_job(*, organisation_id: int, currency: str, since: datetime | None = None) -> dict[str, int]:
+    """What each job used and no invoice has yet, tax included, in minor units (an estimate: rounded per job, not per line).
+
+    `since`: a month that is being closed ends there; default: after the last closed one.
+    """
+    since = since or periods.open_since(organisation_id=organisation_id)
+    return {job: minor for job, (_, _, minor) in used_between(organisation_id, currency, since, None).items()}
+
+
+def used_between(
+    organisation_id: int, currency: str, since: datetime | None, until: datetime | None
+) -> dict[str, tuple[str, str, int]]:
+    """Job → (project, department, minor units with tax) of what was used in ``[since, until)``; granted hours are taken off first."""
+    given = grants.allowance(organisation_id)
+    return _used(organisation_id, currency, since, until, given)
+
+
+def hours_left(tenant: Organisation) -> list[Hours]:
+    """Granted hours behind everything that was used and is not invoiced."""
+    given = grants.allowance(tenant.id)
+    _used(tenant.id, tenant.currency, periods.open_since(organisation_id=tenant.id), None, given)
+    return given.open()
+
+
+def _used(
+    organisation_id: int, currency: str, since: datetime | None, until: datetime | None, given: Allowance
+) -> dict[str, tuple[str, str, int]]:
     with connection.cursor() as cursor:
-        cursor.execute(USED, [organisation_id, currency, since or "-infinity"])
+        cursor.execute(USED, [organisation_id, currency, since or "-infinity", until or "infinity"])
         rows = cursor.fetchall()
     exact: dict[str, Exact] = {}
+    owners: dict[str, tuple[str, str]] = {}
     places: dict[str, int] = {}
-    for job, resource, sku, price, discount, tier_text, _, quantity in rows:
-        amount = estimates.amount(tier_text, price, resource, sku, int(quantity), discount, currency, places)
+    for job, resource, sku, price, discount, tier_text, _, quantity, provider, at, project, department in rows:
+        _, paid = given.cover(provider_ref=provider, resource=resource, at=at, qty_us=int(quantity))
+        amount = estimates.amount(tier_text, price, resource, sku, paid, discount, currency, places)
         exact[job] = exact[job] + amount if job in exact else amount
+        owners[job] = (project, department)
     taxed = PPM + taxes.rate_ppm(organisation_id)
-    return {job: Exact(amount.value * taxed / PPM, currency).to_money().minor for job, amount in exact.items()}
+    return {
+        job: (*owners[job], Exact(amount.value * taxed / PPM, currency).to_money().minor)
+        for job, amount in exact.items()
+    }
 
 
 def of(owner: str, kind: AccountKind, currency: str) -> int:

@@ -9,6 +9,7 @@ from billing.domain.invoicing import InvoiceState
 from billing.domain.periods import PeriodState
 from billing.domain.rating import Line, Part
 from billing.models import BillingPeriod, InvoiceLine, LateChange, LineRecord
+from billing.selectors import grants
 from billing.selectors import parts as records
 
 
@@ -50,7 +51,7 @@ def corrections(late: Sequence[LateChange]) -> list[Part]:
         if part is not None:
             line = proof.line
             back = part.changed(qty_us=proof.qty_us, correction_of=period.month)
-            price = {"fixed_tier": line.tier, "unit_price_micro": line.price_micro}
+            price = {"fixed_tier": line.tier, "unit_price_micro": line.price_micro, "grant_ref": line.grant_ref}
             found += [back.changed(sign=-1, unbilled_reason="", **price), back]
     return found
 
@@ -63,11 +64,12 @@ def _in_a_line(record_id: int, period: BillingPeriod) -> bool:
 
 
 def rate(found: Sequence[Part], *, organisation_id: int) -> list[Line]:
-    """The lines: a month's own usage, then each corrected month at its own prices, behind what it had used of its tiers."""
-    lines = rating.lines(part for part in found if not part.correction_of)
+    """The lines: a month's own usage, then each corrected month at its own prices, behind what it had used of its tiers. Granted hours go first."""
+    given = grants.allowance(organisation_id)
+    lines = rating.lines((part for part in found if not part.correction_of), allowance=given)
     for month in sorted({part.correction_of for part in found if part.correction_of}):
         corrected = [part for part in found if part.correction_of == month]
-        lines += rating.lines(corrected, positions=_positions(organisation_id, month))
+        lines += rating.lines(corrected, positions=_positions(organisation_id, month), allowance=given)
     return lines
 
 

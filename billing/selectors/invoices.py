@@ -167,6 +167,7 @@ def _printed(line: InvoiceLine, currency: str) -> PrintedLine:
         unbilled_reason=line.unbilled_reason,
         node_ref=line.node_ref,
         attempt_ref=line.attempt_ref,
+        grant_ref=line.grant_ref,
         green_ratio_ppm=line.green_ratio_ppm,
         green_known_ppm=line.green_known_ppm,
         first_at=line.first_at,

@@ -17,7 +17,7 @@ from billing.domain.periods import PeriodState, containing
 from billing.domain.rating import Line, Part
 from billing.domain.statement import PrintedLine
 from billing.models import BillingPeriod, Hold, UsageAnomaly, UsageRecord
-from billing.selectors import coming, estimates, periods, taxes
+from billing.selectors import coming, estimates, grants, periods, taxes
 from billing.selectors import parts as rows
 from portal.accounts.models import Organisation
 from portal.kit.errors import Finding, InvalidInput
@@ -287,10 +287,13 @@ def _grouped(rows: Sequence[Sequence[Any]]) -> list[Group]:
 
 def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:
     mine: Sequence[Part] = rows.of_period(period, job_ref=job_ref)
-    if not any(part.tiers for part in mine):
+    closed = period if period.state == PeriodState.CLOSED else None
+    given = grants.allowance(period.organisation_id, closed=closed)
+    if not given and not any(part.tiers for part in mine):
         return rating.lines(mine)
-    # Its place in the tiers depends on everything the tenant used: rate the month, keep the job's share.
-    shares = (rating.only(line, job_ref=job_ref) for line in rating.lines(rows.of_period(period)))
+    # Its place in the tiers, and in granted hours, depends on everything the tenant used: rate the month, keep the job's share.
+    whole = rating.lines(rows.of_period(period), allowance=given)
+    shares = (rating.only(line, job_ref=job_ref) for line in whole)
     return [line for line in shares if line is not None]
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -19,7 +19,6 @@ from billing.domain.rating import Line
 from billing.domain.statement import PrintedLine
 from billing.models import (
     BillingPeriod,
-    DocumentCounter,
     DocumentFormat,
     Invoice,
     InvoiceDocument,
@@ -28,11 +27,11 @@ from billing.models import (
     LineRecord,
     TaxLine,
 )  # fmt: skip
-from billing.selectors import coming
+from billing.selectors import coming, terms
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
 from billing.selectors import taxes as taxation
-from billing.services import documents, usage
+from billing.services import documents, grants, numbers, prepaid, usage
 from billing.services import ledger as books
 from portal.accounts.models import Membership, Role
 from portal.audit.services import note
@@ -77,8 +76,9 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
         Invoice.objects.select_for_update(of=("self",)).select_related("organisation", "period").get(id=invoice.id)
     )
     state, _ = invoicing.advance(InvoiceState(invoice.state), InvoiceEvent.ISSUED)
-    invoice.number, invoice.issue_date = _next_number(invoice, now.date())
-    invoice.issued_at, invoice.due_at, invoice.state = now, now + invoicing.TERMS, state
+    invoice.number, invoice.issue_date = numbers.following(DEMO_SERIES if invoice.demo else SERIES, today=now.date())
+    invoice.issued_at, invoice.due_at = now, now + terms.payment_time(invoice.organisation)
+    invoice.state = state
     lines = stored.lines(invoice)
     taxes = list(
         TaxLine.objects.filter(invoice=invoice).order_by("rate_ppm").values("rate_ppm", "taxable_minor", "tax_minor")
@@ -98,7 +98,8 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
             now=now,
         )
     _post(invoice, now)
-    _promise(invoice, now)
+    paid = prepaid.settle(invoice=invoice, now=now)
+    _promise(invoice, invoice.payable_minor - paid, now)
     note(
         actor=SYSTEM,
         deed="invoice.issue",
@@ -111,8 +112,10 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
             "currency": invoice.currency,
         },
     )
-    if invoice.payable_minor == 0:
-        _move(invoice, InvoiceEvent.PAID, settled_at=now)
+    if paid == invoice.payable_minor:
+        _move(invoice, InvoiceEvent.PAID, paid_minor=paid, settled_at=now)
+    elif paid:
+        _move(invoice, InvoiceEvent.PART_PAID, paid_minor=paid)
     return invoice
 
 
@@ -120,7 +123,7 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
 def void(*, invoice: Invoice, by: str, reason: str, now: datetime) -> Invoice:
     """Take an invoice back whole: only with zero payments, by the mirror of its postings. It keeps its number and its documents."""
     invoice = Invoice.objects.select_for_update(of=("self",)).select_related("organisation").get(id=invoice.id)
-    if invoice.paid_minor or invoice.credit_used_minor:
+    if invoice.paid_minor or invoice.credit_used_minor or invoice.credited_minor:
         raise Conflict("something was paid on this invoice: write a credit note instead", code="invoice_has_payments")
     _move(invoice, InvoiceEvent.VOIDED, settled_at=now)
     books.post(
@@ -156,7 +159,7 @@ def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, 
     )
     if books.known(key=key, posting=posting):
         return invoice
-    left = invoice.payable_minor - invoice.paid_minor
+    left = invoice.payable_minor - invoice.paid_minor - invoice.credited_minor
     if not 0 < amount.minor <= left:
         raise Conflict(f"{Money(left, invoice.currency).text()} are open on this invoice", code="bad_amount")
     event = InvoiceEvent.PAID if amount.minor == left else InvoiceEvent.PART_PAID
@@ -185,7 +188,8 @@ def mark_past_due(*, now: datetime) -> int:
         after, _ = invoicing.advance(state, InvoiceEvent.OVERDUE)
         for rules in CURRENCIES.values():
             late = Invoice.objects.filter(state=state, currency=rules.code, due_at__lte=now, demo=False)
-            marked += late.filter(payable_minor__gte=F("paid_minor") + rules.rail_minimum).update(state=after)
+            owed = F("paid_minor") + F("credited_minor") + rules.rail_minimum
+            marked += late.filter(payable_minor__gte=owed).update(state=after)
     return marked
 
 
@@ -275,7 +279,7 @@ def _check_line(line: InvoiceLine, proofs: Sequence[LineRecord], code: str) -> L
         problems.append(f"its records add up to {quantity}, the line says {line.qty_us}")
     for proof in proofs:
         record = proof.record
-        if line.unbilled_reason:
+        if line.unbilled_reason or line.grant_ref:
             continue
         prices = {record.unit_price_micro} if not record.tiers else {price for _, price in record.tiers}
         if line.price_micro not in prices or line.price_version_ref != record.price_version_ref:
@@ -327,6 +331,7 @@ def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetim
     treatment = taxation.of_tenant(period.organisation)
     tax_ppm, fee_ppm = treatment.rate_ppm, settings.IDLEWILD_PLATFORM_FEE_PPM
     tenant = period.organisation.public_id
+    grants.expire(organisation_id=period.organisation_id, now=now)
     credit = books.locked(owner=tenant, kind=AccountKind.CREDIT, currency=code).balance_minor
     totals = invoicing.add_up(
         [NetLine(line.key.provider_ref, line.amount.minor, tax_ppm) for line in lines],
@@ -366,7 +371,7 @@ def _row(invoice: Invoice, line: PrintedLine, fee_minor: int, seller_minor: int)
         "position", "correction_of", "project_ref", "project_name", "department", "provider_ref", "provider_name", "resource", "sku",
         "hardware_model", "region", "zone", "virtual", "demo", "price_version_ref", "price_micro", "tier", "discount_ppm", "qty_us",
         "amount_micro", "tax_rate_ppm", "unbilled_reason", "node_ref", "attempt_ref", "green_ratio_ppm", "green_known_ppm", "first_at",
-        "last_at",
+        "last_at", "grant_ref",
     )  # fmt: skip
     return InvoiceLine(
         invoice=invoice,
@@ -390,22 +395,6 @@ def _write_proofs(rows: Sequence[InvoiceLine], lines: Sequence[Line]) -> None:
                 shares[key] = shares.get(key, 0) + quantity
             for key, quantity in shares.items():
                 copy.write_row((row.id, *key, quantity))
-
-
-def _next_number(invoice: Invoice, today: date) -> tuple[str, date]:
-    """The next number of the series of the year; dates within a series never fall. The counter's row is held until the transaction ends."""
-    series = f"{DEMO_SERIES if invoice.demo else SERIES}-{today.year}"
-    DocumentCounter.objects.bulk_create(
-        [DocumentCounter(series=series, last=0, last_date=today)], ignore_conflicts=True
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE billing_documentcounter SET last = last + 1, last_date = greatest(last_date, %s) WHERE series = %s"
-            " RETURNING last, last_date",
-            [today, series],
-        )
-        count, dated = cursor.fetchone()
-    return invoicing.number(series, count), dated
 
 
 def _posting(invoice: Invoice) -> ledger.Posting:
@@ -442,12 +431,13 @@ def _post(invoice: Invoice, now: datetime) -> None:
             tenant=invoice.organisation.public_id, currency=invoice.currency, amount_minor=invoice.credit_used_minor
         )
         books.post(kind="credit", key=f"credit:{invoice.public_id}", posting=used, reference=invoice.public_id, now=now)
+        grants.note_use(invoice=invoice, now=now)
 
 
-def _promise(invoice: Invoice, now: datetime) -> None:
+def _promise(invoice: Invoice, open_minor: int, now: datetime) -> None:
     """What happens after commit: the PDFs are made, people are told, the rail is asked. The rail's topic waits until a rail performs it."""
     put(topic="invoice.pdf", key=invoice.public_id, payload={"invoice": invoice.public_id}, now=now)
-    charge = rail.chargeable(Money(invoice.payable_minor, invoice.currency))
+    charge = rail.chargeable(Money(open_minor, invoice.currency))
     if charge.minor and not invoice.demo:
         put(
             topic="stripe.collect",

@@ -141,7 +141,14 @@ R = EndReason
 PORTAL_ONLY = frozenset({R.NODE_LOST, R.NOT_ACCEPTED, R.REPORT_FORGED})
 """Reasons no agent may give: only the portal can know them."""
 ON_REQUEST = frozenset(
-    {R.CANCELLED_BY_TENANT, R.BUDGET_EXHAUSTED, R.ORGANISATION_SUSPENDED, R.PREEMPTED, R.STOPPED_BY_OPERATOR}
+    {
+        R.CANCELLED_BY_TENANT,
+        R.BUDGET_EXHAUSTED,
+        R.BALANCE_EXHAUSTED,
+        R.ORGANISATION_SUSPENDED,
+        R.PREEMPTED,
+        R.STOPPED_BY_OPERATOR,
+    }
 )
 """Reasons an agent may only give back when the portal asked it to stop for them."""
 

@@ -7,7 +7,7 @@
 | finished | none | yes | - |
 | exit_nonzero setup_failed out_of_memory disk_full output_missing output_refused | tenant | yes | error |
 | input_unreadable image_refused (before running) | tenant | yes (nothing is metered) | error |
-| time_limit cancelled_by_tenant budget_exhausted organisation_suspended | tenant | yes | never |
+| time_limit cancelled_by_tenant budget_exhausted balance_exhausted organisation_suspended | tenant | yes | never |
 | preempted | none | yes, to the stop | interruption |
 | node_lost node_rebooted not_accepted node_drained | provider | no: a line of 0 | interruption |
 | device_error start_failed start_timeout report_forged | provider | no: a line of 0 | interruption |
@@ -58,6 +58,7 @@ class EndReason(StrEnum):
     TIME_LIMIT = "time_limit"
     CANCELLED_BY_TENANT = "cancelled_by_tenant"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    BALANCE_EXHAUSTED = "balance_exhausted"
     ORGANISATION_SUSPENDED = "organisation_suspended"
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
@@ -106,6 +107,9 @@ ENDED: dict[EndReason, Ending] = {
     EndReason.TIME_LIMIT: Ending(_T, True, None, "timeout", N_("The job ran as long as max_duration allows.")),
     EndReason.CANCELLED_BY_TENANT: Ending(_T, True, None, "cancelled", N_("Cancelled by a member.")),
     EndReason.BUDGET_EXHAUSTED: Ending(_T, True, None, "cancelled", N_("The budget was used up.")),
+    EndReason.BALANCE_EXHAUSTED: Ending(
+        _T, True, None, "cancelled", N_("The prepaid balance was used up. Top it up, then run the job again.")
+    ),
     EndReason.ORGANISATION_SUSPENDED: Ending(_T, True, None, "cancelled", N_("The organisation was suspended.")),
     EndReason.PREEMPTED: Ending(
         _NO, True, _I, "cancelled", N_("A fixed-price job took the place of this interruptible one.")
@@ -173,6 +177,7 @@ class WaitReason(StrEnum):
     AWAITING_CHOICE = "awaiting_choice"
     QUOTE_OUTDATED = "quote_outdated"
     BUDGET_HELD = "budget_held"
+    BALANCE_SHORT = "balance_short"
     QUOTA_FULL = "quota_full"
     GANG_INCOMPLETE = "gang_incomplete"
     PREEMPTING = "preempting"
@@ -228,6 +233,9 @@ WAITING: dict[WaitReason, Waiting] = {
         Tier.TASK, N_("Nothing is left within the quote: at most {asked} {unit}, now {best}. Get a new quote.")
     ),
     _W.BUDGET_HELD: Waiting(Tier.TASK, N_("The budget of {asked} {unit} is used up; raise it to go on.")),
+    _W.BALANCE_SHORT: Waiting(
+        Tier.TASK, N_("The balance is too low: {asked} {unit} are needed, {best} are there. Top up to go on.")
+    ),
     _W.QUOTA_FULL: Waiting(Tier.TASK, N_("The organisation's quota is full.")),
     _W.GANG_INCOMPLETE: Waiting(Tier.TASK, N_("Not all nodes of the gang are free at once.")),
     _W.PREEMPTING: Waiting(Tier.TASK, N_("An interruptible job is being stopped to make room.")),

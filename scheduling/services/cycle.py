@@ -191,6 +191,10 @@ def _held_back(task: Task, now: datetime) -> dict[str, Any] | None:
     if _is_spent(task):
         budget = Money(task.job.budget_minor or 0, task.job.currency)
         return _task_reason(WaitReason.BUDGET_HELD, asked=budget.text(), unit=budget.currency)
+    short = spending.short_of_balance(task.job) if task.fence > 0 else None
+    if short is not None:
+        needed, there = short
+        return _task_reason(WaitReason.BALANCE_SHORT, asked=needed.text(), best=there.text(), unit=needed.currency)
     return None
 
 
@@ -275,5 +279,5 @@ def _signature(waiting: dict[str, Any] | None) -> Any:
     return (waiting["reason"], "" if waiting["reason"] in _MOVING else waiting.get("asked", ""), sorted(refused))
 
 
-_MOVING = frozenset({"offer_closed_now", "offer_ends_early", "deadline_passed"})
+_MOVING = frozenset({"balance_short", "offer_closed_now", "offer_ends_early", "deadline_passed"})
 """Reasons whose asked number is a moment that moves with the clock."""

@@ -12,7 +12,6 @@ from typing import Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
-from billing.services import holds
 from portal.accounts.models import Organisation, Project
 from portal.accounts.selectors import organisations
 from portal.audit.services import note
@@ -27,7 +26,7 @@ from scheduling.domain.spec import BUDGET_ACTIONS
 from scheduling.domain.spec_values import Wrong, money_minor
 from scheduling.models import Attempt, Job, Quote, Task
 from scheduling.selectors import snapshot
-from scheduling.services import events, leases, live, outcomes, quotes, specs
+from scheduling.services import events, funds, leases, live, outcomes, quotes, specs
 
 SECONDS_PER_HOUR = 3_600
 
@@ -69,7 +68,7 @@ def submit(
             _demand_same(quote, job_spec)
         terms = _terms(job_spec, quote, point, tenant)
         job = _create(tenant, job_spec, by, now, quote, terms)
-        holds.reserve(organisation_id=tenant.id, reference=job.public_id, amount=terms.held, now=now)
+        held = funds.reserve(job=job, whole=terms.held, now=now)
         note(
             actor=by,
             deed="job.submit",
@@ -81,7 +80,7 @@ def submit(
         events.write(
             job_id=job.id,
             type="job.queued",
-            data={"rental": job.rental, "held": terms.held.wire(), "point": terms.point},
+            data={"rental": job.rental, "held": held.wire(), "point": terms.point},
             now=now,
         )
         put(topic="cycle.wanted", key=f"job.{job.public_id}", now=now)
@@ -141,7 +140,7 @@ def retry(*, job: Job, by: str, now: datetime) -> Job:
             put(topic="cycle.wanted", key=f"retry.{task.public_id}.{task.retries_asked + 1}", now=now)
         Job.objects.filter(id=job.id).update(cancel_requested_at=None)
         outcomes.settle(job_id=job.id, now=now)
-        holds.reserve(organisation_id=job.organisation_id, reference=job.public_id, amount=_held_again(job), now=now)
+        funds.reserve(job=job, whole=_held_again(job), now=now)
         note(
             actor=by, deed="job.retry", target=job.public_id, organisation_id=job.organisation_id,
             data={"tasks": [task.public_id for task in failed]}, now=now,

@@ -20,6 +20,9 @@ from scheduling.domain.retry import History, Policy, RetryDecision, decide
 from scheduling.models import Attempt, Job, JobEvent, Task
 from scheduling.services import events, live
 
+FOR_MONEY = frozenset({EndReason.BUDGET_EXHAUSTED, EndReason.BALANCE_EXHAUSTED})
+"""Ended because nobody would have paid for more; `on_exceed: hold` makes the task wait instead."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -64,8 +67,8 @@ def after_attempt(*, task: Task, attempt: Attempt, reason: EndReason, exit_code:
     if reason is EndReason.FINISHED:
         move(task=task, event=TaskEvent.DONE, now=now, reason=reason)
         return
-    if reason is EndReason.BUDGET_EXHAUSTED and task.job.budget_on_exceed == "hold":
-        move(task=task, event=TaskEvent.AGAIN, now=now)  # it waits (`budget_held`) until the budget is raised
+    if reason in FOR_MONEY and task.job.budget_on_exceed == "hold":
+        move(task=task, event=TaskEvent.AGAIN, now=now)  # it waits until the budget is raised, or the balance topped up
         return
     if ending.event is None:
         stopped = ending.attempt_state == "cancelled"
