@@ -45,6 +45,7 @@ class Hold(models.Model):
             models.Index(
                 fields=["organisation"], condition=Q(funded_minor__gt=0), name="hold_with_funds"
             ),  # month close
+            models.Index(fields=["reference"], condition=~Q(givers=[]), name="hold_of_hours"),  # cycle
         ]
 
     def __str__(self) -> str:

@@ -178,6 +178,12 @@ def _used(
     }
 
 
+def givers() -> dict[str, list[str]]:
+    """Job → the organisations whose granted hours it holds: it may only run on their nodes, for nobody would pay elsewhere."""
+    held = Hold.objects.filter(state=rules.HoldState.ACTIVE).exclude(givers=[])
+    return dict(held.values_list("reference", "givers"))
+
+
 def of(owner: str, kind: AccountKind, currency: str) -> int:
     """The balance of an account, 0 if it was never opened (credit-positive)."""
     found = (

@@ -3,7 +3,7 @@
 One place for quotes, the cycle and `explain`, so that all three ask the same question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -50,11 +50,13 @@ def of_spec(
     return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec))
 
 
-def of_queued(task: Task, *, now: datetime, past_due: bool) -> Question:
+def of_queued(
+    task: Task, *, now: datetime, past_due: bool, givers: Mapping[str, Sequence[str]] | None = None
+) -> Question:
     """The question of a queued task.
 
     A quote's chosen point caps the first attempt: nothing is bought dearer than was promised. Later attempts are capped by
-    `max_price`, or without one by the point.
+    `max_price`, or without one by the point. `givers`: job → the providers whose granted hours pay for it (default: asked of billing).
     """
     job = task.job
     spec = TaskSpec.from_form(task.spec)
@@ -73,9 +75,18 @@ def of_queued(task: Task, *, now: datetime, past_due: bool) -> Question:
         past_due=past_due,
         **caps,
     )
+    only = (balances.givers() if givers is None else givers).get(job.public_id)
+    if only:
+        request = replace(request, avoid=(*request.avoid, *_other_providers(only)))
     prefer = str(point["node"]) if point is not None and (task.fence == 0 or spec.placement.pick == Pick.ASK) else ""
     kinds = in_order(request, spec.resources.cards_ordered)
     return Question(tuple(_after_failure(task, spec, kinds)), policy_of(spec, prefer=prefer))
+
+
+def _other_providers(only: Sequence[str]) -> list[str]:
+    """Every provider that is not among them, as places to avoid."""
+    others = Organisation.objects.filter(nodes__isnull=False).exclude(public_id__in=list(only))
+    return sorted({f"provider:{slug}" for slug in others.values_list("slug", flat=True)})
 
 
 def _after_failure(task: Task, spec: TaskSpec, kinds: list[Request]) -> list[Request]:

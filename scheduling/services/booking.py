@@ -7,7 +7,7 @@ first is an answer, not an error. A trigger on the lease stands behind all this.
 The lease's price snapshot::
 
     {"currency": "CNY", "rental": "fixed", "items": {"core": {"sku", "price_version", "unit_price_micro", "tiers"}, "card": {…}},
-     "transfer": {"link": "a→b", "bytes": n, "price_micro_per_gb": n}, "window": null}
+     "discount_ppm": n, "transfer": {"link": "a→b", "bytes": n, "price_micro_per_gb": n}, "window": null}
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
 
+from billing.selectors import terms
 from marketplace.domain import scu
 from marketplace.models import Offer, PriceVersion
 from marketplace.models.offers import OfferState
@@ -147,7 +148,7 @@ def _write(task: Task, decision: Decision, offer: LiveRow, row: Row, needs: Held
         cards=needs.cards,
         card_model=row.card_model if needs.cards else "",
         devices=devices,
-        prices=price_snapshot(decision, offer, row, needs),
+        prices=price_snapshot(decision, offer, row, needs, discount_ppm=terms.discount_ppm(task.job.organisation)),
         created_at=now,
         accept_by=accept_by,
         expires_at=accept_by,
@@ -172,8 +173,10 @@ def _devices(offer: LiveRow, row: Row, count: int) -> list[str]:
     return free[:count]
 
 
-def price_snapshot(decision: Decision, offer: LiveRow, row: Row, needs: Held) -> dict[str, Any]:
-    """The prices that this lease keeps to its end."""
+def price_snapshot(
+    decision: Decision, offer: LiveRow, row: Row, needs: Held, *, discount_ppm: int = 0
+) -> dict[str, Any]:
+    """The prices that this lease keeps to its end, and the tenant's discount off them."""
     request = decision.problem.request
     prices = quotes.prices_of(offer, request.rental, row.card_model if needs.cards else "")
     items = {
@@ -184,6 +187,7 @@ def price_snapshot(decision: Decision, offer: LiveRow, row: Row, needs: Held) ->
         "currency": offer.currency,
         "rental": request.rental,
         "items": items,
+        "discount_ppm": discount_ppm,
         "transfer": _transfer(decision, row),
         "window": dict(offer.window) if offer.window else None,
     }

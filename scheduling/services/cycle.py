@@ -9,13 +9,14 @@ An impossible task costs its turn and nothing else: the next one is looked at in
 run cycles at once: tasks are locked with SKIP LOCKED and every write is guarded; a cycle that lost a race did nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 
+from billing.selectors import balances
 from portal.accounts.models import OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
@@ -58,6 +59,7 @@ class _Cycle:
     clock: Clock
     refused: dict[Any, dict[str, Any]] = field(default_factory=dict)
     past_due: dict[int, bool] = field(default_factory=dict)
+    givers: Mapping[str, Sequence[str]] = field(default_factory=balances.givers)
     left_out: set[str] = field(default_factory=set)  # nodes that changed under our hands
     result: CycleResult = field(default_factory=CycleResult)
 
@@ -85,7 +87,7 @@ def _turn(cycle: _Cycle, task: Task) -> None:
     if held is not None:
         _wait(cycle, task, held)
         return
-    question = asking.of_queued(task, now=cycle.now, past_due=_past_due(cycle, task))
+    question = asking.of_queued(task, now=cycle.now, past_due=_past_due(cycle, task), givers=cycle.givers)
     for _ in range(MOST_TRIES):
         known = cycle.refused.get(question.key)
         if known is not None:

@@ -185,6 +185,7 @@ def _fact(
         unit_price_micro=item["unit_price_micro"],
         currency=lease.prices["currency"],
         tiers=_tiers(item.get("tiers") or []),
+        discount_ppm=0 if resource == TRANSFER else lease.prices.get("discount_ppm", 0),
         organisation_id=job.organisation_id,
         project_ref=job.project.public_id,
         project_name=job.project.name,

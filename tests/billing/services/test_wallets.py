@@ -262,9 +262,13 @@ def test_no_order_of_deeds_makes_or_loses_money(seed):
         now += timedelta(minutes=chance.randint(61, 90))
         try:
             if deed == "top up":
-                wallets.top_up(organisation_id=tenant.id, amount=Money(chance.randint(1, 900), "CNY"), reference=f"{now}", now=now)
+                wallets.top_up(
+                    organisation_id=tenant.id, amount=Money(chance.randint(1, 900), "CNY"), reference=f"{now}", now=now
+                )
             elif deed == "take out":
-                wallets.take_out(organisation_id=tenant.id, amount=Money(chance.randint(1, 900), "CNY"), reference=f"{now}", now=now)
+                wallets.take_out(
+                    organisation_id=tenant.id, amount=Money(chance.randint(1, 900), "CNY"), reference=f"{now}", now=now
+                )
             elif deed == "submit":
                 jobs += 1
                 amount = Money(chance.randint(0, 1200), "CNY")
@@ -272,7 +276,13 @@ def test_no_order_of_deeds_makes_or_loses_money(seed):
                 running.append(f"job_{jobs}")
             elif deed == "use" and running:
                 job = chance.choice(running)
-                used(tenant, job=job, seconds=chance.randint(1, 3600), start=now - timedelta(hours=1), attempt=f"att_{now}")
+                used(
+                    tenant,
+                    job=job,
+                    seconds=chance.randint(1, 3600),
+                    start=now - timedelta(hours=1),
+                    attempt=f"att_{now}",
+                )
                 holds.renew(reference=job, hour_micro=4_000_000, left=timedelta(hours=9), hours={}, now=now)
             elif running:
                 holds.release(reference=running.pop(chance.randrange(len(running))), now=now)
@@ -282,12 +292,16 @@ def test_no_order_of_deeds_makes_or_loses_money(seed):
     for job in running:
         holds.release(reference=job, now=now)
     paid = Entry.objects.filter(account__owner="platform", account__kind="cash")
-    if Hold.objects.filter(funded_minor__gt=0).exists() or balances.used_by_job(organisation_id=tenant.id, currency="CNY"):
+    if Hold.objects.filter(funded_minor__gt=0).exists() or balances.used_by_job(
+        organisation_id=tenant.id, currency="CNY"
+    ):
         invoice = october(tenant)
         assert invoice.state == "paid" or in_account(tenant)[0] == "0.00"
     proved(tenant)
     assert in_account(tenant)[1] == "0.00"
     owed = balances.of(tenant.public_id, AccountKind.TENANT_RECEIVABLE, "CNY")
-    seller = balances.of("org_seller", AccountKind.ACCRUED, "CNY") + balances.of("platform", AccountKind.PLATFORM_FEE, "CNY")
+    seller = balances.of("org_seller", AccountKind.ACCRUED, "CNY") + balances.of(
+        "platform", AccountKind.PLATFORM_FEE, "CNY"
+    )
     wallet = balances.of(tenant.public_id, AccountKind.WALLET, "CNY")
     assert -sum(entry.amount_minor for entry in paid) == wallet + seller + owed

@@ -151,7 +151,13 @@ def test_p16_a_lowered_budget_stops_what_runs_at_the_next_look(ada: Person, sol:
     """P16: a budget that was lowered while the agent was cut off is applied at the first look after it is back."""
     a_node(sol, prices={"core": "0.60"})
     work = started(submit(ada, max_price="0.60", max_duration="10h"))
-    tenant = {"organisation_id": ada.organisation.id, "scope": "organisation", "at_limit": "stop", "by": ada.id, "now": NOW}
+    tenant = {
+        "organisation_id": ada.organisation.id,
+        "scope": "organisation",
+        "at_limit": "stop",
+        "by": ada.id,
+        "now": NOW,
+    }
     setting.set_budget(**tenant, amount=yuan("5.00"))
     setting.set_budget(**tenant, amount=yuan("0.20"))
     assert budgets.of(ada.organisation.id).count() == 1
@@ -174,7 +180,13 @@ def test_granted_hours_run_jobs_without_money_on_the_givers_nodes_only(ada: Pers
     prepaid(ada, "0.00")
     with pytest.raises(SpendingRefused):
         submit(ada, max_price="0.60", max_duration="1h")
-    given = {"organisation_id": ada.organisation.id, "resource": "core", "reason": "allocation 2026", "by": sol.id, "now": NOW}
+    given = {
+        "organisation_id": ada.organisation.id,
+        "resource": "core",
+        "reason": "allocation 2026",
+        "by": sol.id,
+        "now": NOW,
+    }
     grants.give_hours(**given, giver_id=sol.organisation.id, qty_us=2 * 3_600_000_000)
     job = submit(ada, max_price="0.60", max_duration="1h")
     hold = Hold.objects.get(reference=job.public_id)
