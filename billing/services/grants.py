@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from billing.domain import grants as rules
 from billing.domain import ledger as entries
@@ -42,7 +43,7 @@ def give_credit(
                 amount.minor,
                 amount.currency,
             ):
-                raise Conflict("this reference was used for another grant", code="reference_used")
+                raise Conflict(_("This reference was used for another grant."), code="reference_used")
             return known
         grant = CreditGrant.objects.create(
             organisation=tenant, currency=amount.currency, amount_minor=amount.minor, left_minor=amount.minor, priority=priority,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from billing.domain import ledger as rules
 from billing.domain.holds import PayMode
@@ -78,7 +79,7 @@ def _check_terms(values: dict[str, Any]) -> None:
 
 def _cash(organisation_id: int, amount: Money, key: str, kind: str, now: datetime, by: str, *, into: bool) -> bool:
     if amount.minor <= 0:
-        raise Conflict("the amount is above 0", code="bad_amount")
+        raise Conflict(_("The amount has to be above 0."), code="bad_amount")
     cash, wallet = (PLATFORM, AccountKind.CASH), AccountKind.WALLET
     with transaction.atomic():
         tenant = Organisation.objects.get(id=organisation_id)
@@ -93,9 +94,13 @@ def _cash(organisation_id: int, amount: Money, key: str, kind: str, now: datetim
         there = balances.of(tenant.public_id, wallet, amount.currency)
         if not into and there < amount.minor:
             available = Money(there, amount.currency)
+            sentence = _("The wallet has %(available)s %(currency)s.")
             raise SpendingRefused(
-                f"the wallet has {available.text()} {amount.currency}", needed=amount.wire(), available=available.wire(), refused_by="balance"
-            )  # fmt: skip
+                sentence % {"available": available.text(), "currency": amount.currency},
+                needed=amount.wire(),
+                available=available.wire(),
+                refused_by="balance",
+            )
         ledger.post(kind=kind, key=key, posting=posting, reference=tenant.public_id, now=now)
         note(
             actor=by, deed=f"wallet.{kind}", target=tenant.public_id, organisation_id=tenant.id,
