@@ -21,6 +21,7 @@ class Tenant:
     urls: Callable[[], list[str]]
     seed: int
     most_open: int = 8
+    patience_s: float = 60.0  # after so long without an answer the platform has failed
     jobs: dict[str, str] = field(default_factory=dict)  # job id → what it is
     failures: list[str] = field(default_factory=list)
     unanswered: int = 0
@@ -38,9 +39,9 @@ class Tenant:
         self._stop.set()
         self._thread.join(60)
 
-    def call(self, method: str, path: str, *, patience: float = 60, **words: Any) -> Any:
+    def call(self, method: str, path: str, **words: Any) -> Any:
         """The answer's JSON; tries again, elsewhere, while there is none. What is refused for good is a failure of the platform."""
-        until, turn = time.monotonic() + patience, 0
+        until, turn = time.monotonic() + self.patience_s, 0
         while True:
             urls = self.urls()
             turn += 1
@@ -58,7 +59,7 @@ class Tenant:
                 said = repr(error)
             self.unanswered += 1
             if time.monotonic() > until:
-                raise AssertionError(f"{method} {path}: no answer in {patience:.0f} s, last {said}")
+                raise AssertionError(f"{method} {path}: no answer in {self.patience_s:.0f} s, last {said}")
             time.sleep(0.3)
 
     def submit(self, kind: str, run: str, **fields: Any) -> str:

@@ -26,6 +26,7 @@ from tests.chaos.relay import Relay
 from tests.portal.stack.running import free_port
 from tests.sources import ROOT
 
+START_S = 240.0  # beside other work
 WEBS, BEATS = 2, 2
 WORKERS = {
     "worker-cycle-1": "cycle",
@@ -210,7 +211,7 @@ class World:
             self._service(
                 f"beat-{n}", "-m", "celery", "-q", "-A", "portal.celery", "beat", "-l", "warning", "--pidfile="
             )
-        self.wait(lambda: all(answers(port) for port in self.ports.values()), 60, "the web processes answer")
+        self.wait(lambda: all(answers(port) for port in self.ports.values()), START_S, "the web processes answer")
 
     def _start_machines(self) -> None:
         from portal import clock
@@ -231,7 +232,7 @@ class World:
                 now=clock.now(),
             )
             self.machines.append(self._machine(n, name, region, zone, invited))
-        self.wait(self._listed, 120, "the nodes are listed")
+        self.wait(self._listed, START_S, "the nodes are listed")
 
     def _machine(self, n: int, name: str, region: str, zone: str, invited: Any) -> Machine:
         folder = self.folder / name
