@@ -21,7 +21,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from portal import clock
 from portal.stack import embedded, places
 from portal.stack.owner import AlreadyOwned, Owner
 
@@ -56,7 +55,7 @@ def take_database(postgres: embedded.Postgres, folder: Path) -> None:
 
 
 def follow_database(postgres: embedded.Postgres, folder: Path) -> subprocess.Popen[bytes]:
-    """Receives the write-ahead log until it is stopped; each piece is on disk before it is acknowledged."""
+    """Receives the write-ahead log until it is stopped; each piece is on disk before it is acknowledged. Start it before the base backup."""
     command = [
         postgres.bin / "pg_receivewal",
         "-h",
@@ -69,7 +68,13 @@ def follow_database(postgres: embedded.Postgres, folder: Path) -> subprocess.Pop
         "--synchronous",
         "--no-loop",
     ]
-    return subprocess.Popen([str(word) for word in command], cwd="/", preexec_fn=embedded.dies_with_parent(15))
+    receiver = subprocess.Popen([str(word) for word in command], cwd="/", preexec_fn=embedded.dies_with_parent(15))
+    until = time.monotonic() + embedded.READY_S
+    while not any((folder / "wal").iterdir()):  # from here on nothing escapes it
+        if receiver.poll() is not None or time.monotonic() > until:
+            raise CannotBackUp("the write-ahead log cannot be received; see the lines above")
+        time.sleep(embedded.POLL_S)
+    return receiver
 
 
 def take_files(state: Path, folder: Path) -> int:
@@ -120,7 +125,11 @@ def take(state: Path, folder: Path, *, follow: bool) -> None:
         take_database(postgres, folder)
         take_keys(state, folder)
         copied = take_files(state, folder)
-        about = {"taken_at": clock.now().isoformat(timespec="seconds"), "postgresql": postgres.version, "files": copied}
+        about = {
+            "taken_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "postgresql": postgres.version,
+            "files": copied,
+        }
         (folder / "about.json").write_text(json.dumps(about, indent=2) + "\n")
         say(f"backed up into {folder} in {time.monotonic() - began:.1f} s: database and {copied} files")
         if receiver is not None:

@@ -289,7 +289,8 @@ class Postgres:
     # 2. start it
     def start(self) -> None:
         self._clear_left_over()
-        settings = ["max_connections=200", "shared_buffers=128MB"]
+        # wal_keep_size: a follower that starts late, or falls behind by so much, still finds its log (portal/stack/backup)
+        settings = ["max_connections=200", "shared_buffers=128MB", "wal_keep_size=128MB"]
         if self.throwaway:
             settings += ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum_naptime=600"]
         command: list[str | Path] = [self.bin / "postgres", "-D", self.data, "-k", self.socket_dir, "-h", ""]
