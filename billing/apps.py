@@ -10,8 +10,16 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         from billing.gateways import pdf
-        from billing.services import documents
+        from billing.services import documents, payments, refunds
         from portal.outbox.registry import handler
 
         pdf.font_folder()  # a missing font is an error at the start, not a blank page
         handler("invoice.pdf")(documents.render_promised)
+        handler("stripe.collect")(payments.collect)
+        handler("stripe.look")(payments.perform_look)
+        handler("stripe.close")(payments.perform_close)
+        handler("stripe.customer")(payments.perform_customer)
+        handler("stripe.checkout")(payments.perform_checkout)
+        handler("stripe.charge")(payments.perform_charge)
+        handler("stripe.cards")(payments.perform_cards)
+        handler("stripe.refund")(refunds.perform_refund)

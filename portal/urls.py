@@ -6,6 +6,7 @@
 | ``/accounts/`` | people | allauth's pages in our templates |
 | ``/api/v1/`` | programs | `portal.api_urls` |
 | ``/agent/v1/`` | nodes | `scheduling.api.agent_urls` |
+| ``/hooks/stripe`` | the payment rail | `billing.api.webhooks` |
 | ``/ws/`` | live pages | `scheduling.consumers` |
 | ``/get/`` | nodes, people | our own wheels |
 | ``/healthz``, ``/readyz`` | supervisors, proxies | `portal.doors` |
@@ -16,6 +17,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.i18n import JavaScriptCatalog, set_language
 
+from billing.api import webhooks
 from portal import doors
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -25,6 +27,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("get/<str:name>", doors.get_wheel, name="get_wheel"),
     path("api/v1/", include("portal.api_urls")),
     path("agent/v1/", include("scheduling.api.agent_urls")),
+    path("hooks/stripe", webhooks.stripe, name="hooks_stripe"),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
     path("language/", set_language, name="set_language"),

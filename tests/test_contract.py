@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from billing.domain import bank, endings, holds, invoicing, periods
+from billing.domain import bank, endings, holds, invoicing, payout, periods, rail
 from marketplace.domain import enrolment, offer
 from portal.settings import LEASE_CLASSES_REAL
 from scheduling.domain import artefact, attempt, job, lease, quote
@@ -29,6 +29,8 @@ TABLES: dict[str, Any] = {
     "hold": holds.TABLE,
     "invoice": invoicing.TABLE,
     "bank": bank.TABLE,
+    "payment": rail.TABLE,
+    "payout": payout.TABLE,
 }
 STATES: dict[str, Any] = {
     "job": job.JobState,
@@ -43,6 +45,8 @@ STATES: dict[str, Any] = {
     "hold": holds.HoldState,
     "invoice": invoicing.InvoiceState,
     "bank": bank.TransferState,
+    "payment": rail.PaymentState,
+    "payout": payout.PayoutState,
 }
 
 

@@ -138,10 +138,10 @@ def credit_used(*, tenant: str, currency: str, amount_minor: int) -> Posting:
     )
 
 
-def payment(*, tenant: str, currency: str, amount_minor: int) -> Posting:
-    """Money arrived for an invoice."""
+def payment(*, tenant: str, currency: str, amount_minor: int, cash_owner: str = PLATFORM) -> Posting:
+    """Money arrived for an invoice, in the cash of `cash_owner`: our bank, or a payment rail."""
     return balanced(
-        currency, [(PLATFORM, AccountKind.CASH, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)]
+        currency, [(cash_owner, AccountKind.CASH, -amount_minor), (tenant, AccountKind.TENANT_RECEIVABLE, amount_minor)]
     )
 
 

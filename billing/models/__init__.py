@@ -14,15 +14,75 @@ from billing.models.invoices import (
     TaxLine,
 )
 from billing.models.ledger import Account, Entry, Txn
+from billing.models.payments import (
+    CallState,
+    Dispute,
+    DisputeState,
+    HostedPage,
+    PageKind,
+    PageState,
+    Payment,
+    RailCall,
+    RailCustomer,
+    Refund,
+    RefundState,
+)
+from billing.models.payouts import Payout, PayoutPart, ProviderAccount, Reversal
 from billing.models.periods import BillingPeriod
 from billing.models.rates import ExchangeRate
 from billing.models.reminders import Reminder
 from billing.models.usage import AttemptEnding, LateChange, UsageAnomaly, UsageHour, UsageKey, UsageRecord
 from billing.models.wallets import Terms
+from billing.models.webhooks import InboxState, Reconciliation, WebhookInbox
 
 __all__ = [
-    "NO_LANGUAGE", "Account", "AttemptEnding", "BankStatement", "BankTransfer", "BillingPeriod", "Budget", "BudgetAlert", "CreditGrant", "CreditNote",
-    "CreditNoteLine", "CreditUse", "DocumentCounter", "DocumentFormat", "Entry", "ExchangeRate", "Hold", "HourGrant", "Invoice",
-    "InvoiceDocument", "InvoiceLine", "LateChange", "LineRecord", "Reminder", "TaxLine", "Terms", "Txn", "UsageAnomaly", "UsageHour",
-    "UsageKey", "UsageRecord",
-]  # fmt: skip
+    "NO_LANGUAGE",
+    "Account",
+    "AttemptEnding",
+    "BankStatement",
+    "BankTransfer",
+    "BillingPeriod",
+    "Budget",
+    "BudgetAlert",
+    "CallState",
+    "CreditGrant",
+    "CreditNote",
+    "CreditNoteLine",
+    "CreditUse",
+    "Dispute",
+    "DisputeState",
+    "DocumentCounter",
+    "DocumentFormat",
+    "Entry",
+    "ExchangeRate",
+    "Hold",
+    "HostedPage",
+    "HourGrant",
+    "InboxState",
+    "Invoice",
+    "InvoiceDocument",
+    "InvoiceLine",
+    "LateChange",
+    "LineRecord",
+    "PageKind",
+    "PageState",
+    "Payment",
+    "Payout",
+    "PayoutPart",
+    "ProviderAccount",
+    "RailCall",
+    "RailCustomer",
+    "Reconciliation",
+    "Refund",
+    "RefundState",
+    "Reminder",
+    "Reversal",
+    "TaxLine",
+    "Terms",
+    "Txn",
+    "UsageAnomaly",
+    "UsageHour",
+    "UsageKey",
+    "UsageRecord",
+    "WebhookInbox",
+]

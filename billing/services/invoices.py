@@ -145,8 +145,10 @@ def void(*, invoice: Invoice, by: str, reason: str, now: datetime) -> Invoice:
 
 
 @transaction.atomic
-def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, now: datetime) -> Invoice:
-    """Money that arrived outside a rail (a bank transfer), noted by an operator; the same reference again changes nothing.
+def record_payment(
+    *, invoice: Invoice, amount: Money, reference: str, by: str, now: datetime, cash_owner: str = ledger.PLATFORM
+) -> Invoice:
+    """Money that arrived: a bank transfer noted by an operator, or a charge of the rail (`cash_owner`); the same reference again changes nothing.
 
     A payment in another currency, of nothing, or of more than is open is refused.
     """
@@ -155,7 +157,10 @@ def record_payment(*, invoice: Invoice, amount: Money, reference: str, by: str, 
         raise Conflict(f"the invoice is in {invoice.currency}: a payment is never converted", code="currency_differs")
     key = f"payment:{invoice.public_id}:{reference}"
     posting = ledger.payment(
-        tenant=invoice.organisation.public_id, currency=invoice.currency, amount_minor=amount.minor
+        tenant=invoice.organisation.public_id,
+        currency=invoice.currency,
+        amount_minor=amount.minor,
+        cash_owner=cash_owner,
     )
     if books.known(key=key, posting=posting):
         return invoice

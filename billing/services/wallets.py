@@ -31,12 +31,15 @@ def lock(tenant: Organisation) -> None:
     ledger.locked(owner=tenant.public_id, kind=AccountKind.TENANT_RECEIVABLE, currency=tenant.currency)
 
 
-def top_up(*, organisation_id: int, amount: Money, reference: str, now: datetime, by: str = SYSTEM) -> bool:
+def top_up(
+    *, organisation_id: int, amount: Money, reference: str, now: datetime, by: str = SYSTEM, cash_owner: str = PLATFORM
+) -> bool:
     """Money that came in for the wallet (by card, by bank transfer): ``cash −x, wallet +x``. False: it was noted before.
 
-    `reference` names the payment for ever, such as ``pay_…``. Another currency than the organisation's is refused (Conflict), never converted.
+    `reference` names the payment for ever, such as ``pay_…``; `cash_owner` has the money: our bank, or a payment rail.
+    Another currency than the organisation's is refused (Conflict), never converted.
     """
-    return _cash(organisation_id, amount, f"topup:{reference}", "topup", now, by, into=True)
+    return _cash(organisation_id, amount, f"topup:{reference}", "topup", now, by, into=True, cash_owner=cash_owner)
 
 
 def take_out(*, organisation_id: int, amount: Money, reference: str, now: datetime, by: str = SYSTEM) -> bool:
@@ -77,10 +80,20 @@ def _check_terms(values: dict[str, Any]) -> None:
         raise InvalidInput(wrong)
 
 
-def _cash(organisation_id: int, amount: Money, key: str, kind: str, now: datetime, by: str, *, into: bool) -> bool:
+def _cash(
+    organisation_id: int,
+    amount: Money,
+    key: str,
+    kind: str,
+    now: datetime,
+    by: str,
+    *,
+    into: bool,
+    cash_owner: str = PLATFORM,
+) -> bool:
     if amount.minor <= 0:
         raise Conflict(_("The amount has to be above 0."), code="bad_amount")
-    cash, wallet = (PLATFORM, AccountKind.CASH), AccountKind.WALLET
+    cash, wallet = (cash_owner, AccountKind.CASH), AccountKind.WALLET
     with transaction.atomic():
         tenant = Organisation.objects.get(id=organisation_id)
         balances.same_currency(tenant, amount)

@@ -153,6 +153,70 @@ HOLD = {
     "expired": Word(_("Expired"), "quiet", "hourglass"),
 }
 
+PAYMENT = {
+    "created": Word(_("Waits for payment"), "info", "clock"),
+    "requires_action": Word(_("Waits for your bank"), "warning", "hourglass"),
+    "processing": Word(_("On its way"), "info", "hourglass"),
+    "succeeded": Word(_("Paid"), "success", "check"),
+    "disputed": Word(_("Disputed"), "danger", "warning"),
+    "failed": Word(_("Not paid"), "danger", "cross"),
+    "cancelled": Word(_("Not used"), "quiet", "ban"),
+    "refunded": Word(_("Given back"), "quiet", "check"),
+}
+
+PAYMENT_FOR = {
+    "invoice": Word(_("Invoice"), "info", "invoice"),
+    "top_up": Word(_("Wallet"), "info", "coin"),
+}
+
+PAGE = {
+    "waiting": Word(_("Being opened"), "info", "hourglass"),
+    "ready": Word(_("Open"), "success", "check"),
+    "failed": Word(_("Could not be opened"), "danger", "cross"),
+}
+
+REFUND = {
+    "created": Word(_("On its way back"), "info", "hourglass"),
+    "succeeded": Word(_("Given back"), "success", "check"),
+    "failed": Word(_("Came back: it is your credit"), "warning", "retry"),
+}
+
+DISPUTE = {
+    "open": Word(_("With the bank"), "warning", "hourglass"),
+    "won": Word(_("Won"), "success", "check"),
+    "lost": Word(_("Lost"), "danger", "cross"),
+}
+
+PAYOUT = {
+    "accrued": Word(_("Being collected"), "info", "clock"),
+    "available": Word(_("Ready to be sent"), "info", "check"),
+    "reserved": Word(_("Being sent"), "info", "hourglass"),
+    "sent": Word(_("Sent"), "info", "arrow"),
+    "paid": Word(_("Paid"), "success", "check"),
+    "failed": Word(_("Came back"), "danger", "cross"),
+}
+
+PAYOUT_WAIT = {
+    "below_minimum": Word(_("Less than the smallest payout: it goes out with the next earnings"), "info", "coin"),
+    "no_account": Word(_("Say first where the money goes"), "warning", "building"),
+    "payouts_disabled": Word(_("The payout account still needs something"), "warning", "warning"),
+    "no_rail": Word(_("No payout service is set up here"), "warning", "offline"),
+}
+
+KYC = {
+    "none": Word(_("Not set up"), "quiet", "ring"),
+    "incomplete": Word(_("Something is missing"), "warning", "warning"),
+    "pending": Word(_("Being looked at"), "info", "hourglass"),
+    "enabled": Word(_("Ready for payouts"), "success", "check"),
+    "rejected": Word(_("Refused"), "danger", "cross"),
+}
+
+INBOX = {
+    "received": Word(_("Received"), "info", "clock"),
+    "done": Word(_("Done"), "success", "check"),
+    "dead": Word(_("Could not be applied"), "danger", "cross"),
+}
+
 ORGANISATION = {
     "active": Word(_("Active"), "success", "check"),
     "suspended": Word(_("Suspended"), "danger", "ban"),
@@ -349,6 +413,15 @@ KINDS: dict[str, dict[str, Word]] = {
     "invoice": INVOICE,
     "period": PERIOD,
     "hold": HOLD,
+    "payment": PAYMENT,
+    "payment_for": PAYMENT_FOR,
+    "hosted_page": PAGE,
+    "refund": REFUND,
+    "dispute": DISPUTE,
+    "payout": PAYOUT,
+    "payout_wait": PAYOUT_WAIT,
+    "kyc": KYC,
+    "inbox": INBOX,
     "organisation": ORGANISATION,
     "role": ROLE,
     "tier": TIER,

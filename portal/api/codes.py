@@ -97,4 +97,11 @@ CODES: Final[dict[str, str]] = {
     "invoice_has_payments": "Something was paid on it: write a credit note instead.",
     "posting_mismatch": "The same entry was posted with other amounts.",
     "attempt_ended": "The attempt ended with another reason already.",
+    "nothing_to_pay": "Nothing on this invoice can be paid by card: it is paid, not owed, or less than the card service takes.",
+    "payment_under_way": "A payment of this invoice is on its way: wait for its end.",
+    "not_refundable": "Less than this was paid by card, or is owed back.",
+    "no_payment_rail": "No card payments are set up here: pay by bank transfer, or ask the operator.",
+    "rail_refused": "The payment service refused this; `detail` says why.",
+    "rail_busy": "The payment service gave no answer: try again after Retry-After.",
+    "bad_signature": "The event is not signed by the payment service, or not now: check the webhook secret and both clocks.",
 }

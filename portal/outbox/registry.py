@@ -2,15 +2,20 @@
 imports a higher one.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
-Handler = Callable[[str, Mapping[str, Any]], None]
+Handler = Callable[..., None]
 _handlers: dict[str, Handler] = {}
 
 
 def handler(topic: str) -> Callable[[Handler], Handler]:
-    """Decorator: `function(key, payload)` performs `topic`; it must be safe to repeat. One handler per topic."""
+    """Decorator: `function(key, payload)` performs `topic`; it must be safe to repeat. One handler per topic.
+
+    A function that also takes `now` is given the relay's.
+    """
 
     def register(function: Handler) -> Handler:
         known = _handlers.setdefault(topic, function)
@@ -24,6 +29,15 @@ def handler(topic: str) -> Callable[[Handler], Handler]:
 def handler_of(topic: str) -> Handler | None:
     """The registered handler, or None."""
     return _handlers.get(topic)
+
+
+def perform(topic: str, key: str, payload: Mapping[str, Any], *, now: datetime) -> None:
+    """Do what was promised; KeyError if nobody performs that topic."""
+    function = _handlers[topic]
+    if "now" in inspect.signature(function).parameters:
+        function(key, payload, now=now)
+    else:
+        function(key, payload)
 
 
 def topics() -> frozenset[str]:

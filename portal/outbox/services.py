@@ -9,7 +9,7 @@ from celery import current_app
 from django.db import OperationalError, connection, transaction
 
 from portal.outbox.models import OutboxMessage
-from portal.outbox.registry import handler_of
+from portal.outbox.registry import handler_of, perform
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,8 @@ def _send_one(message_id: int, now: datetime) -> bool:
         message = OutboxMessage.objects.select_for_update(skip_locked=True).filter(id=message_id, sent_at=None).first()
         if message is None:  # another relay has it
             return False
-        perform = handler_of(message.topic)
         if (
-            perform is None
+            handler_of(message.topic) is None
         ):  # nobody performs it yet: the row stays as the record of the promise, and is asked again seldom
             OutboxMessage.objects.filter(id=message.id).update(
                 due_at=now + timedelta(seconds=BACK_OFF[-1]), last_error="no handler"
@@ -68,7 +67,7 @@ def _send_one(message_id: int, now: datetime) -> bool:
             return False
         try:
             with transaction.atomic():
-                perform(message.key, message.payload)
+                perform(message.topic, message.key, message.payload, now=now)
         except Exception as error:  # whatever a handler raises is written down and tried again
             if isinstance(error, OperationalError) and not connection.is_usable():
                 raise

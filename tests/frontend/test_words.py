@@ -9,7 +9,11 @@ from billing.domain.endings import REASONS
 from billing.domain.holds import HoldState
 from billing.domain.invoicing import InvoiceState
 from billing.domain.metering import Resource
+from billing.domain.payout import KycState, PayoutState
+from billing.domain.payout import WaitReason as PayoutWait
 from billing.domain.periods import PeriodState
+from billing.domain.rail import PaymentState, Purpose
+from billing.models import DisputeState, InboxState, PageState, RefundState
 from frontend.presenters import deeds, words
 from frontend.presenters.icons import ICONS
 from marketplace.domain import enrolment, offer
@@ -41,6 +45,15 @@ MEMBERS: dict[str, Iterable[Any]] = {
     "invoice": InvoiceState,
     "period": PeriodState,
     "hold": HoldState,
+    "payment": PaymentState,
+    "payment_for": Purpose,
+    "hosted_page": PageState,
+    "refund": RefundState,
+    "dispute": DisputeState,
+    "payout": PayoutState,
+    "payout_wait": PayoutWait,
+    "kyc": KycState,
+    "inbox": InboxState,
     "organisation": OrganisationState,
     "role": Role,
     "tier": Tier,
