@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import capacity, cycle, funds, leases, quotes, recovery, reliability, storage
+from scheduling.services import capacity, cycle, engine, funds, leases, quotes, recovery, reliability, storage
 
 
 @shared_task(name="scheduling.cycle")
@@ -30,5 +30,6 @@ def watch_funds() -> None:
 
 @shared_task(name="scheduling.expire")
 def expire() -> None:
+    engine.expire(now=clock.now())
     quotes.expire(now=clock.now())
     storage.expire(now=clock.now())

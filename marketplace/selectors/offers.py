@@ -4,13 +4,13 @@
 now. `search` runs the filter language over all offers that somebody may see, reference prices included if asked for.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Min, Prefetch, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from marketplace.domain import filters, green, pricing, windows
@@ -137,15 +137,50 @@ class LiveRow:
         return of_cores(scu(self.measured.cpu, task_type), cores_milli, self.cores_milli)
 
 
-def live_rows(now: datetime) -> list[LiveRow]:
-    """One row per (published offer, listed node), by region, zone, node: what the next decision may choose from.
+def live_rows(now: datetime, *, nodes: Collection[int] | None = None) -> list[LiveRow]:
+    """One row per (published offer, listed node), by region, zone, node: what the next decision may choose from. With
+    `nodes` only theirs.
 
     `open_now` and `until` are told, not filtered: closed hours and early ends are reasons that people read.
     """
     offers = _loaded(now).filter(
         state=OfferState.PUBLISHED, node__state=NodeState.LISTED, node__organisation__state="active"
     )
+    if nodes is not None:
+        offers = offers.filter(node_id__in=nodes)
     return _rows(offers.order_by("node__zone__region__slug", "node__zone__slug", "node_id", "id"), now)
+
+
+def next_changes(now: datetime, *, nodes: Collection[int] | None = None) -> dict[int, datetime]:
+    """Node → the next moment at which its live row changes by itself: hours, a price or the fingerprint begins or ends.
+
+    Nodes for which nothing is planned are left out. A moment too early only costs a look.
+    """
+    found: dict[int, datetime] = {}
+
+    def note(node: int, moment: datetime | None) -> None:
+        if moment is not None and now < moment < found.get(node, NEVER):
+            found[node] = moment
+
+    offers = Offer.objects.filter(state=OfferState.PUBLISHED, node__state=NodeState.LISTED)
+    prices = PriceVersion.objects.filter(offer__state=OfferState.PUBLISHED)
+    prints = Fingerprint.objects.filter(state=FingerprintState.ACCEPTED, valid_until__gt=now)
+    if nodes is not None:
+        offers, prices = offers.filter(node_id__in=nodes), prices.filter(offer__node_id__in=nodes)
+        prints = prints.filter(node_id__in=nodes)
+    timed = offers.exclude(hours=[], windows=[]).values_list("node_id", "hours", "windows")
+    for node, hours, priced in timed:
+        note(node, windows.next_change((*windows.stored(hours), *windows.stored(priced)), now))
+    for edge in ("valid_from", "valid_until"):
+        moments = prices.filter(**{f"{edge}__gt": now}).values("offer__node_id").annotate(first=Min(edge))
+        for node, moment in moments.values_list("offer__node_id", "first"):
+            note(node, moment)
+    for node, moment in prints.values("node_id").annotate(first=Min("valid_until")).values_list("node_id", "first"):
+        note(node, moment)
+    return found
+
+
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def rows_of(offers: QuerySet[Offer], now: datetime) -> list[LiveRow]:

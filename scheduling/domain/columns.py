@@ -322,13 +322,16 @@ class Table:
         return found
 
     def current(self, row: int) -> Row:
-        """Row `row` with what is free now."""
+        """Row `row` as it is now: what is free, heard, taking work."""
         return replace(
             self.rows[row],
             cores_milli=int(self.cores[row]),
             memory_mib=int(self.memory[row]),
             disk_gib=int(self.disk[row]),
             cards=int(self.cards[row]),
+            queue_s=int(self.queue[row]),
+            takes_work=bool(self.flags[row] & TAKES_WORK),
+            alive=ALIVE if self.flags[row] & HEARD else SUSPECT,
         )
 
     # -- what if --------------------------------------------------------------------------------------------------------
@@ -351,7 +354,11 @@ class Table:
         return self._other(**{name: getattr(self, name).copy() for name in CHANGING})
 
     def _other(self, **changed: Any) -> "Table":
-        return replace(self, **changed)
+        other = replace(self, **changed)
+        for name in ("zone_starts", "region_starts", "zone", "region", "_nodes"):
+            if name in self.__dict__:  # worked out already, and the same there
+                other.__dict__[name] = self.__dict__[name]
+        return other
 
 
 CHANGING = ("term", "profile", "decay", "risk", "memory", "cores", "disk", "cards", "queue", "green", "flags")

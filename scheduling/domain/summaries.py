@@ -13,7 +13,7 @@ stays a valid bound while capacity only shrinks, so a cycle may refresh late.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,12 @@ class Summaries(Sequence[Level]):
     def nbytes(self) -> int:
         """Bytes of all levels."""
         return sum(level.nbytes for level in self.levels)
+
+    def copied(self) -> "Summaries":
+        """The same over a copy of the table, to try things on: what changes with capacity is copied, the rest is shared."""
+        entries = ("cores", "memory", "disk", "cards", "queue")
+        copies = [replace(level, **{name: getattr(level, name).copy() for name in entries}) for level in self.levels]
+        return Summaries(self.table.copied(), copies, self.kernels)
 
     def take(self, row: int, *, cores: int, memory: int, disk: int, cards: int) -> None:
         """Take capacity and refresh what tells it."""

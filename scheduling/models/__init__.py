@@ -1,5 +1,6 @@
 from scheduling.models.artefacts import Artefact
 from scheduling.models.attempts import Attempt, AttemptReport
+from scheduling.models.changes import MarketChange
 from scheduling.models.checkpoints import Checkpoint
 from scheduling.models.decisions import PlacementDecision
 from scheduling.models.jobs import Job, JobEvent, Task
@@ -21,6 +22,7 @@ __all__ = [
     "Lease",
     "Link",
     "LogChunk",
+    "MarketChange",
     "Meter",
     "NodeState",
     "PlacementDecision",

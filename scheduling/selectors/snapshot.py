@@ -1,26 +1,24 @@
 """The market at one moment, as the rules want it: offers, free capacity and soft state → columns; links → paths.
 
-Missing soft state means *unknown*, and an unknown node gets no new work. A node counts as heard by either witness: the soft
-store, or the last sync that had to reach PostgreSQL because the store was away.
+Outside a transaction a process reads the market once and then only what changed (``kept``); the caller gets columns of its
+own to write into. Inside a transaction everything is read anew, so that one's own changes are seen and nothing of them is
+kept should they be rolled back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from hashlib import sha256
+from datetime import datetime
 
-from django.conf import settings
+from django.db import connection
 
-from marketplace.domain import windows
-from marketplace.models import Offer
-from marketplace.selectors import offers
-from marketplace.selectors.offers import Cards, LiveRow
-from scheduling.domain import summaries
-from scheduling.domain.columns import ALIVE, SUSPECT, TYPES, UNKNOWN, Row, Table, build
+from marketplace.selectors.offers import LiveRow
+from scheduling.domain.columns import Table
 from scheduling.domain.fairness import Held
 from scheduling.domain.request import Path, Paths
-from scheduling.models import Lease, Link, NodeState
-from scheduling.selectors import alive
+from scheduling.domain.summaries import Summaries
+from scheduling.models import Link
+from scheduling.selectors import kept
+from scheduling.selectors.rows import held_devices
 
 
 @dataclass
@@ -28,35 +26,18 @@ class Market:
     """A snapshot. `live` has the offer of each node, with its prices and where they come from."""
 
     table: Table
-    tiers: summaries.Summaries
+    tiers: Summaries
     paths: Paths
     live: Mapping[str, LiveRow]
     now: datetime
-
-    @property
-    def capacity(self) -> Held:
-        """All that there is."""
-        seen: dict[str, Row] = {row.node: row for row in self.table.rows}
-        return sum(
-            (Held(r.total_cores_milli, r.total_memory_mib, r.total_disk_gib, r.total_cards) for r in seen.values()),
-            Held(),
-        )
+    capacity: Held
+    """All that there is."""
 
 
 def load(*, now: datetime) -> Market:
-    """Everything a cycle or a quote looks at, read once."""
-    live = offers.live_rows(now)
-    states = {state.node_id: state for state in NodeState.objects.filter(node_id__in=[row.node_id for row in live])}
-    held = _held_devices(list(states))
-    heard = _heard(live, states, now)
-    opening = _opening([row.offer for row in live if not row.open_now], now)
-    rows: list[Row] = []
-    for row in live:
-        state = states.get(row.node_id)
-        if state is not None:  # without a capacity row nothing has been opened for work yet
-            rows += _rows(row, state, held.get(row.node_id, frozenset()), heard[row.node], opening.get(row.offer))
-    table = build(rows)
-    return Market(table, summaries.levels(table), paths(), {row.node: row for row in live}, now)
+    """Everything a cycle or a quote looks at, at one moment."""
+    found = kept.fresh(now=now) if connection.in_atomic_block else kept.current(now=now)
+    return Market(found.table, found.tiers, paths(), found.live, now, found.capacity)
 
 
 def paths() -> Paths:
@@ -69,15 +50,9 @@ def paths() -> Paths:
     )
 
 
-def price_digest(row: LiveRow) -> str:
-    """What the prices of an offer are: price versions and what they amount to now. A decision holds for these."""
-    parts = sorted(f"{sku}={version}:{micro}:{tiers}" for sku, (version, micro, tiers) in row.prices.items())
-    return sha256("|".join(parts).encode()).hexdigest()[:16]
-
-
 def devices_free(*, row: LiveRow, model: str, virtual: bool) -> list[str]:
     """The cards of that model which no lease holds, in a stable order."""
-    held = _held_devices([row.node_id]).get(row.node_id, frozenset())
+    held = held_devices([row.node_id]).get(row.node_id, frozenset())
     return [
         device
         for cards in row.cards
@@ -85,100 +60,3 @@ def devices_free(*, row: LiveRow, model: str, virtual: bool) -> list[str]:
         for device in cards.local_ids
         if device not in held
     ]
-
-
-def _held_devices(nodes: Sequence[int]) -> dict[int, frozenset[str]]:
-    held: dict[int, set[str]] = {}
-    leases = Lease.objects.filter(node_id__in=nodes, capacity_freed=False, cards__gt=0)
-    for node_id, devices in leases.values_list("node_id", "devices"):
-        held.setdefault(node_id, set()).update(devices)
-    return {node: frozenset(devices) for node, devices in held.items()}
-
-
-def _heard(live: Sequence[LiveRow], states: Mapping[int, NodeState], now: datetime) -> dict[str, str]:
-    limit = timedelta(milliseconds=settings.IDLEWILD_LEASE_CLASSES["standard"]["suspect_ms"])
-    ages = alive.ages_ms([row.node for row in live], now_ms=int(now.timestamp() * 1000))
-    heard = {}
-    for row in live:
-        age = timedelta(milliseconds=ages[row.node]) if row.node in ages else None
-        state = states.get(row.node_id)
-        if state is not None and state.last_sync_at is not None:
-            stored = max(timedelta(0), now - state.last_sync_at)
-            age = stored if age is None else min(age, stored)
-        heard[row.node] = UNKNOWN if age is None else ALIVE if age <= limit else SUSPECT
-    return heard
-
-
-def _opening(closed: Sequence[str], now: datetime) -> dict[str, datetime]:
-    found = {}
-    for public_id, hours in Offer.objects.filter(public_id__in=closed).values_list("public_id", "hours"):
-        moment = windows.next_change(windows.stored(hours), now)
-        if moment is not None:
-            found[public_id] = moment
-    return found
-
-
-def _rows(row: LiveRow, state: NodeState, held: frozenset[str], heard: str, opens_at: datetime | None) -> list[Row]:
-    """One row per kind of card of the node (they share its cores), or one without cards."""
-    return [_row(row, state, held, heard, opens_at, cards) for cards in row.cards or (None,)]
-
-
-def _row(
-    live: LiveRow, state: NodeState, held: frozenset[str], heard: str, opens_at: datetime | None, cards: Cards | None
-) -> Row:
-    measured = live.measured
-    model = cards.model if cards else ""
-    free = sum(device not in held for device in cards.local_ids) if cards else 0
-    return Row(
-        node=live.node,
-        offer=live.offer,
-        name=live.node_name,
-        region=live.region,
-        zone=live.zone,
-        provider=live.provider_slug,
-        provider_name=live.provider_name,
-        currency=live.currency,
-        core_fixed=_micro(live, "core", "fixed", ""),
-        core_spot=_micro(live, "core", "spot", ""),
-        card_fixed=_micro(live, "card", "fixed", model) if cards else None,
-        card_spot=_micro(live, "card", "spot", model) if cards else None,
-        prices=price_digest(live),
-        cores_milli=state.free_cores_milli,
-        memory_mib=state.free_memory_mib,
-        disk_gib=state.free_disk_gib,
-        cards=min(free, state.free_cards),
-        total_cores_milli=state.total_cores_milli,
-        total_memory_mib=state.total_memory_mib,
-        total_disk_gib=state.total_disk_gib,
-        total_cards=cards.count if cards else 0,
-        card_model=model,
-        card_memory_mib=cards.memory_mib if cards else 0,
-        virtual=cards.virtual if cards else False,
-        scu_cpu=_scu(live, 0) if measured else {},
-        scu_card=_scu(live, 1) if measured and cards and not cards.virtual else {},
-        green_ppm=live.green_ratio_ppm,
-        verified=measured is not None,
-        open_now=live.open_now,
-        until=None if live.until is None else int(live.until.timestamp()),
-        opens_at=None if opens_at is None else int(opens_at.timestamp()),
-        alive=heard,
-        takes_work=state.open and not _is_kept(state),
-        lease_classes=live.lease_classes,
-        refuses_past_due=live.refuse_past_due,
-        isolation=live.isolation,
-    )
-
-
-def _is_kept(state: NodeState) -> bool:
-    return bool(state.kept_for)
-
-
-def _micro(live: LiveRow, resource: str, rental: str, model: str) -> int | None:
-    found = live.price(resource, rental, model)
-    return None if found is None else found[1]
-
-
-def _scu(live: LiveRow, cards: int) -> dict[str, float]:
-    """Per task type: SCU of all cores (cards = 0), or of one card. Types without a value are left out."""
-    made = {name: live.scu(name, cores_milli=live.cores_milli, cards=cards) for name in TYPES}
-    return {name: value for name, value in made.items() if value is not None and value > 0}

@@ -154,8 +154,8 @@ def test_a_search_opens_only_the_zones_it_needs() -> None:
     table = build(rows)
     problem = Problem(a_request(), Policy(("cost",), "cheapest"), table, paths())
     found = search.pick(problem)
-    assert found.opened <= search.NARROW
-    assert found.looked_at <= search.NARROW * 20
+    assert found.opened <= search.FIRST_GROUPS
+    assert found.looked_at <= search.FIRST_GROUPS * 20
     assert {table.rows[int(r)].zone for r in found.rows} == {"z00"}
     assert frontier.front_by_groups(problem).opened < 50
 
