@@ -589,6 +589,7 @@ def test_make_targets_are_short() -> None:
         "demo",
         "engines",
         "chaos",
+        "drill",
         "screens",
         "fresh",
     ]
