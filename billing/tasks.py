@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from billing.services import budgets, grants, holds, invoices, periods, usage
+from billing.services import budgets, grants, holds, invoices, periods, reminders, usage
 from portal import clock
 
 
@@ -30,3 +30,8 @@ def prove() -> None:
 @shared_task(name="billing.budgets")
 def watch_budgets() -> None:
     budgets.watch(now=clock.now())
+
+
+@shared_task(name="billing.reminders")
+def send_reminders() -> None:
+    reminders.send_due(now=clock.now())

@@ -43,6 +43,7 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),
     "billing.budgets": ("billing", 1 * MINUTE),
+    "billing.reminders": ("billing", 1 * HOUR),
     "billing.prove": ("billing", 1 * DAY),
 }
 

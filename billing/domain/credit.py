@@ -91,7 +91,7 @@ class TooMuch(Conflict):
 
 def by_total(lines: Sequence[NotedLine], standing: Standing, total: Money) -> dict[int, int]:
     """Net amounts per position of a note over `total` with tax included: the net follows from the invoice's own tax, then goes over its lines by what is
-    left of each, by largest remainder.
+    left of each, by largest remainder. A total that no net and its rounded tax make up is lowered by the one minor unit that it misses.
     """
     if total.minor <= 0:
         raise TooMuch("a credit note takes back more than nothing", code="bad_amount")
@@ -99,6 +99,9 @@ def by_total(lines: Sequence[NotedLine], standing: Standing, total: Money) -> di
         raise TooMuch(f"at most {Money(standing.creditable_minor, total.currency).text()} can still be credited")
     left = standing.subtotal_minor - standing.noted_net_minor
     net = left if total.minor == standing.creditable_minor else _net_of(total.minor, standing, left)
+    if net == 0:
+        most = Money(standing.creditable_minor, total.currency).text()
+        raise TooMuch(f"so small an amount has no net part: credit more of the {most} that are left", code="bad_amount")
     parts = split(net, [line.left_minor for line in lines])
     return {line.position: part for line, part in zip(lines, parts, strict=True) if part}
 

@@ -162,3 +162,45 @@ def from_wallet(*, tenant: str, currency: str, hold_minor: int, wallet_minor: in
             (tenant, AccountKind.TENANT_RECEIVABLE, hold_minor + wallet_minor),
         ],
     )
+
+
+def credit_note(
+    *,
+    tenant: str,
+    currency: str,
+    sellers: Mapping[str, int],
+    there: Mapping[str, tuple[int, ...]],
+    fee_minor: int,
+    tax_minor: int,
+    off_open_minor: int,
+    to_credit_minor: int,
+) -> Posting:
+    """The invoice's mirror in part. `sellers`: share taken back of each provider; `there`: what it has accrued and available now."""
+    legs: list[tuple[str, AccountKind, int]] = [
+        (PLATFORM, AccountKind.PLATFORM_FEE, -fee_minor),
+        (PLATFORM, AccountKind.TAX_PAYABLE, -tax_minor),
+        (tenant, AccountKind.TENANT_RECEIVABLE, off_open_minor),
+        (tenant, AccountKind.CREDIT, to_credit_minor),
+    ]
+    for provider, share in sellers.items():
+        accrued, available = there.get(provider, (0, 0))
+        first = min(share, accrued)
+        second = min(share - first, available)
+        legs += [
+            (provider, AccountKind.ACCRUED, -first),
+            (provider, AccountKind.AVAILABLE, -second),
+            (provider, AccountKind.PROVIDER_RECEIVABLE, -(share - first - second)),
+        ]
+    return balanced(currency, legs)
+
+
+def bank_settled(*, tenant: str, currency: str, to_invoice_minor: int, to_wallet_minor: int) -> Posting:
+    """Money that came by bank transfer finds its owner."""
+    return balanced(
+        currency,
+        [
+            (PLATFORM, AccountKind.UNMATCHED, -(to_invoice_minor + to_wallet_minor)),
+            (tenant, AccountKind.TENANT_RECEIVABLE, to_invoice_minor),
+            (tenant, AccountKind.WALLET, to_wallet_minor),
+        ],
+    )

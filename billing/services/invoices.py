@@ -31,7 +31,7 @@ from billing.selectors import coming, terms
 from billing.selectors import invoices as stored
 from billing.selectors import parts as records
 from billing.selectors import taxes as taxation
-from billing.services import documents, grants, numbers, prepaid, usage
+from billing.services import documents, grants, numbers, prepaid, usage, wallets
 from billing.services import ledger as books
 from portal.accounts.models import Membership, Role
 from portal.audit.services import note
@@ -113,19 +113,20 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
         },
     )
     if paid == invoice.payable_minor:
-        _move(invoice, InvoiceEvent.PAID, paid_minor=paid, settled_at=now)
+        move(invoice=invoice, event=InvoiceEvent.PAID, paid_minor=paid, settled_at=now)
     elif paid:
-        _move(invoice, InvoiceEvent.PART_PAID, paid_minor=paid)
+        move(invoice=invoice, event=InvoiceEvent.PART_PAID, paid_minor=paid)
     return invoice
 
 
 @transaction.atomic
 def void(*, invoice: Invoice, by: str, reason: str, now: datetime) -> Invoice:
     """Take an invoice back whole: only with zero payments, by the mirror of its postings. It keeps its number and its documents."""
+    wallets.lock(invoice.organisation)
     invoice = Invoice.objects.select_for_update(of=("self",)).select_related("organisation").get(id=invoice.id)
     if invoice.paid_minor or invoice.credit_used_minor or invoice.credited_minor:
         raise Conflict("something was paid on this invoice: write a credit note instead", code="invoice_has_payments")
-    _move(invoice, InvoiceEvent.VOIDED, settled_at=now)
+    move(invoice=invoice, event=InvoiceEvent.VOIDED, settled_at=now)
     books.post(
         kind="void",
         key=f"void:{invoice.public_id}",
@@ -152,6 +153,7 @@ def record_payment(
 
     A payment in another currency, of nothing, or of more than is open is refused.
     """
+    wallets.lock(invoice.organisation)
     invoice = Invoice.objects.select_for_update(of=("self",)).select_related("organisation").get(id=invoice.id)
     if amount.currency != invoice.currency:
         raise Conflict(f"the invoice is in {invoice.currency}: a payment is never converted", code="currency_differs")
@@ -168,9 +170,9 @@ def record_payment(
     if not 0 < amount.minor <= left:
         raise Conflict(f"{Money(left, invoice.currency).text()} are open on this invoice", code="bad_amount")
     event = InvoiceEvent.PAID if amount.minor == left else InvoiceEvent.PART_PAID
-    _move(
-        invoice,
-        event,
+    move(
+        invoice=invoice,
+        event=event,
         paid_minor=invoice.paid_minor + amount.minor,
         settled_at=now if event is InvoiceEvent.PAID else None,
     )
@@ -184,6 +186,30 @@ def record_payment(
         data={"amount": amount.text(), "reference": reference},
     )
     return invoice
+
+
+def apply(*, invoice: Invoice, at_most_minor: int, now: datetime) -> int:
+    """Up to `at_most_minor` pays what is open on an invoice; returns how much. The caller has locked the tenant's books and posts the money."""
+    row = Invoice.objects.select_for_update(of=("self",)).get(id=invoice.id)
+    if row.state not in invoicing.OWED:
+        return 0
+    left = row.payable_minor - row.paid_minor - row.credited_minor
+    part = min(left, at_most_minor)
+    if part > 0:
+        event = InvoiceEvent.PAID if part == left else InvoiceEvent.PART_PAID
+        move(
+            invoice=row, event=event, paid_minor=row.paid_minor + part, **({"settled_at": now} if part == left else {})
+        )
+    return max(0, part)
+
+
+def take_off(*, invoice: Invoice, amount_minor: int, now: datetime) -> None:
+    """A credit note lowers what is open; an invoice with nothing open is settled. The caller holds its lock."""
+    credited = invoice.credited_minor + amount_minor
+    if invoice.paid_minor + credited == invoice.payable_minor:
+        move(invoice=invoice, event=InvoiceEvent.PAID, credited_minor=credited, settled_at=now)
+    elif Invoice.objects.filter(id=invoice.id, state=invoice.state).update(credited_minor=credited) != 1:
+        raise Conflict("another changed this invoice first: read it again", code="invoice_changed")
 
 
 def mark_past_due(*, now: datetime) -> int:
@@ -468,7 +494,7 @@ def _mail(invoice: Invoice) -> dict[str, Any]:
     }
 
 
-def _move(invoice: Invoice, event: InvoiceEvent, **values: Any) -> None:
+def move(*, invoice: Invoice, event: InvoiceEvent, **values: Any) -> None:
     """A conditional update on the old state: who comes second changes nothing."""
     before = InvoiceState(invoice.state)
     after, _ = invoicing.advance(before, event)
