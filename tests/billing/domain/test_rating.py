@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.domain import endings, invoicing, payout, rail, rating, statement, tax, tiers
+from billing.domain.grants import Allowance, Hours
 from billing.domain.rating import Part
 from portal.kit.money import CURRENCIES, Exact, Money
 from portal.kit.quantities import US_PER_HOUR
@@ -341,3 +342,27 @@ def test_quantities_and_rates_as_text():
     assert statement.quantity_text("card", -US_PER_HOUR, 4) == "-1.0000"
     assert [statement.percent_text(ppm) for ppm in (60_000, 62_500, 0, 1_000_000)] == ["6", "6.25", "0", "100"]
     assert statement.canonical({"b": "绿", "a": 1}) == '{"a":1,"b":"绿"}'.encode()
+
+
+def test_granted_hours_cover_their_part_at_0_and_take_no_place_in_tiers():
+    grant = Hours(
+        ref="hrg_1", giver_ref="org_1", resource="card", left_us=3 * US_PER_HOUR // 2, priority=50, starts_at=START, expires_at=None,
+        given_at=START,
+    )  # fmt: skip
+    steps = ((1, 4_000_000), (None, 2_000_000))
+    parts = [
+        part(record_id=n, seq=n, ended_at=START + timedelta(hours=n), tiers=steps, **({"provider_ref": "org_2"} if n == 3 else {}))
+        for n in (1, 2, 3)
+    ]  # fmt: skip
+    for order in (parts, parts[::-1]):
+        lines = rating.lines(order, allowance=Allowance([grant]))
+        assert [(line.key.grant_ref, line.key.tier, line.qty_us, line.amount.minor) for line in lines] == [
+            ("hrg_1", 0, 3 * US_PER_HOUR // 2, 0),
+            ("", 1, US_PER_HOUR // 2, 200),
+            ("", 1, US_PER_HOUR // 2, 200),
+            ("", 2, US_PER_HOUR // 2, 100),
+        ]
+        assert statement.printed(lines[0], position=1, tax_rate_ppm=0).description == "card, fixed, granted hours"
+    zero = part(unbilled_reason="node_lost")
+    (line,) = rating.lines([zero], allowance=Allowance([grant]))
+    assert (line.key.grant_ref, line.key.unbilled_reason) == ("", "node_lost")

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from billing.domain.credit import TooMuch
 from billing.domain.ledger import AccountKind
 from billing.models import CreditNote, Invoice
 from billing.selectors import balances
@@ -53,8 +54,7 @@ def test_l1_a_note_never_takes_more_than_the_invoice_has():
         try:
             credit(invoice, minor, f"note {number}")
             results.append("accepted")
-        except Conflict as refused:
-            assert refused.code == "credit_exceeds_invoice"
+        except TooMuch:
             results.append("rejected")
     assert results == expected["results"]
     invoice.refresh_from_db()
@@ -177,7 +177,7 @@ def test_p7_any_notes_and_payments_leave_the_books_balanced(seed, settings):
     tenant = a_tenant()
     lines = [(3_600_000_000, chance.randint(1, 999) * 10_000) for _ in range(chance.randint(1, 4))]
     invoice = rated(tenant, *lines)
-    whole = invoice.total_minor
+    whole, smallest = invoice.total_minor, set()
     for number in range(30):
         invoice.refresh_from_db()
         left = stored.standing(invoice)
@@ -190,12 +190,12 @@ def test_p7_any_notes_and_payments_leave_the_books_balanced(seed, settings):
             try:
                 note = credit(invoice, asked, f"note {number}")
                 assert asked - 1 <= note.total_minor <= asked
-            except Conflict as refused:  # one fen of which a net and its tax would make two
-                assert (refused.code, asked) == ("bad_amount", 1)
+            except TooMuch:  # one fen, of which a net and its tax would make two
+                smallest.add(asked)
         proved(tenant)
     invoice.refresh_from_db()
     assert sum(CreditNote.objects.values_list("total_minor", flat=True)) == whole
-    assert invoice.state == "paid"
+    assert (invoice.state, smallest <= {1}) == ("paid", True)
     assert balances.of(tenant.public_id, AccountKind.CREDIT, "CNY") == invoice.paid_minor
     assert balances.of("org_seller", AccountKind.ACCRUED, "CNY") == 0
     assert balances.of("platform", AccountKind.PLATFORM_FEE, "CNY") == 0
@@ -224,7 +224,7 @@ def test_the_database_refuses_what_does_not_add_up():
     note = credit(invoice, 300)
     columns = "currency, tax_minor, off_open_minor, to_credit_minor, reason, written_by, issued_at, issue_date, content, sha256, organisation_id"
     copy = (
-        f"INSERT INTO billing_creditnote (public_id, number, invoice_id, net_minor, total_minor, reference, {columns})"  # noqa: S608
+        f"INSERT INTO billing_creditnote (public_id, number, invoice_id, net_minor, total_minor, reference, {columns})"
         f" SELECT 'cnt_x', 'CN-x', invoice_id, net_minor, total_minor, 'x', {columns} FROM billing_creditnote"
     )
     line = "INSERT INTO billing_creditnoteline (note_id, position, line_id, amount_minor, fee_minor, seller_minor) VALUES (%s, 9, %s, 1, 0, 1)"
