@@ -108,6 +108,15 @@ def forget(*names: str) -> None:
         _warn("forget", problem)
 
 
+def first(name: str, *, ttl_ms: int) -> bool:
+    """Is this the first to say `name` since it was forgotten, or since `ttl_ms`? True too when the store is away. (quiet)"""
+    try:
+        return bool(_client().set(key(name), "1", px=ttl_ms, nx=True))
+    except DOWN as problem:
+        _warn("first", problem)
+        return True
+
+
 def count(name: str, *, seconds: int, by: int = 1) -> int:
     """Add to a counter that starts anew each `seconds`; its new value, 0 when the store is away (so: no limit). (quiet)"""
     full = key("count", name, int(time.time()) // seconds)  # the window's number; no decision about money hangs on it
@@ -141,6 +150,39 @@ class Script:
 
 
 # --- wake-ups through the channel layer --------------------------------------------------------------------------------------
+def wake_many(messages: Iterable[tuple[str, Mapping[str, Any] | None]]) -> None:
+    """Several wake-ups over one connection; call it after commit. (quiet)"""
+    wanted = list(messages)
+    if not wanted:
+        return
+    try:
+        async_to_sync(_send_all)(wanted)
+    except DOWN as problem:
+        _warn("wake", problem)
+
+
+FEW = 8
+
+
+async def _send_all(messages: Sequence[tuple[str, Mapping[str, Any] | None]]) -> None:
+    layer = get_channel_layer()
+    if len(messages) > FEW:
+        messages = await _with_listeners(layer, messages)
+    for group, message in messages:
+        await layer.group_send(group, {"type": "wake", **(message or {})})
+
+
+async def _with_listeners(layer: Any, messages: Sequence[tuple[str, Mapping[str, Any] | None]]) -> list[Any]:
+    """Those whose group somebody is in: of hundreds of topics few are being looked at, and one round trip tells which."""
+    pipe = layer.connection(layer.consistent_hash(messages[0][0])).pipeline(transaction=False)
+    if len(layer.hosts) > 1:  # groups lie on several servers
+        return list(messages)
+    for group, _ in messages:
+        pipe.exists(layer._group_key(group))
+    found = await pipe.execute()
+    return [message for message, there in zip(messages, found, strict=True) if there]
+
+
 def wake(group: str, message: Mapping[str, Any] | None = None) -> None:
     """Tell everyone who waits for `group` or listens to it; call it after commit. (quiet)"""
     try:

@@ -3,12 +3,12 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import capacity, cycle, engine, funds, leases, quotes, recovery, reliability, storage
+from scheduling.services import capacity, engine, funds, leases, quotes, recovery, reliability, storage
 
 
 @shared_task(name="scheduling.cycle")
 def place() -> None:
-    cycle.run(now=leases.database_now(), clock=leases.database_now)
+    engine.turn(clock=leases.database_now)
 
 
 @shared_task(name="scheduling.sweep")

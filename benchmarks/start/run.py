@@ -55,14 +55,15 @@ class Failed(Exception):
 
 
 @contextmanager
-def product(state: Path, log: Path) -> Iterator[dict[str, str]]:
-    """Idlewild without its demo; the environment to talk to it."""
+def product(state: Path, log: Path, more: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
+    """Idlewild without its demo, with these settings `more`; the environment to talk to it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     ours = ("IDLEWILD_", "DATABASE_", "REDIS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"IDLEWILD_STATE_DIR": str(state), "IDLEWILD_PORT": port, "IDLEWILD_RATE_LIMITS": NO_LIMITS}
+    environment |= more or {}
     with started(["manage.py", "up", "--port", port, "--empty"], environment, log):
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: healthy(url), UP_S, "the product", log)

@@ -3,12 +3,14 @@ imports a higher one.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 Handler = Callable[..., None]
+Together = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], None]
 _handlers: dict[str, Handler] = {}
+_together: dict[str, Together] = {}
 
 
 def handler(topic: str) -> Callable[[Handler], Handler]:
@@ -24,6 +26,23 @@ def handler(topic: str) -> Callable[[Handler], Handler]:
         return function
 
     return register
+
+
+def together(topic: str) -> Callable[[Together], Together]:
+    """Decorator: `function([(key, payload), …])` performs all that is due of `topic` at once (wake-ups, nudges); it must be safe to repeat."""
+
+    def register(function: Together) -> Together:
+        known = _together.setdefault(topic, function)
+        if known is not function or topic in _handlers:
+            raise ValueError(f"topic {topic} has a handler already")
+        return function
+
+    return register
+
+
+def performed_together() -> Mapping[str, Together]:
+    """The topics whose messages are performed at once, and by whom."""
+    return _together
 
 
 def handler_of(topic: str) -> Handler | None:
@@ -42,4 +61,4 @@ def perform(topic: str, key: str, payload: Mapping[str, Any], *, now: datetime) 
 
 def topics() -> frozenset[str]:
     """All topics that somebody performs."""
-    return frozenset(_handlers)
+    return frozenset(_handlers) | frozenset(_together)

@@ -20,6 +20,14 @@ class Held:
             self.cards + other.cards,
         )
 
+    def __sub__(self, other: "Held") -> "Held":
+        return Held(
+            self.cores_milli - other.cores_milli,
+            self.memory_mib - other.memory_mib,
+            self.disk_gib - other.disk_gib,
+            self.cards - other.cards,
+        )
+
 
 def dominant_share(held: Held, capacity: Held) -> float:
     """0…1 of `capacity`; what does not exist anywhere does not count."""

@@ -3,6 +3,7 @@ from scheduling.models.attempts import Attempt, AttemptReport
 from scheduling.models.changes import MarketChange
 from scheduling.models.checkpoints import Checkpoint
 from scheduling.models.decisions import PlacementDecision
+from scheduling.models.engine import EngineLeader
 from scheduling.models.jobs import Job, JobEvent, Task
 from scheduling.models.leases import Lease
 from scheduling.models.links import Link
@@ -17,6 +18,7 @@ __all__ = [
     "Attempt",
     "AttemptReport",
     "Checkpoint",
+    "EngineLeader",
     "Job",
     "JobEvent",
     "Lease",

@@ -6,6 +6,7 @@ One place for quotes, the cycle and `explain`, so that all three ask the same qu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from billing.selectors import balances
@@ -28,10 +29,16 @@ class Question:
     requests: tuple[Request, ...]
     policy: Policy
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
         """Equal for questions that have the same answer."""
-        return (self.requests, self.policy.optimize, self.policy.pick, tuple(sorted(self.policy.weights.items())))
+        policy = self.policy
+        return (self.requests, policy.optimize, policy.pick, policy.prefer, tuple(sorted(policy.weights.items())))
+
+    @cached_property
+    def timeless(self) -> tuple[Any, ...]:
+        """The key without the moment: equal for the same question asked again later."""
+        return (tuple(replace(request, now=0) for request in self.requests), *self.key[1:])
 
 
 def of_spec(
@@ -50,16 +57,44 @@ def of_spec(
     return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec))
 
 
+class Asked:
+    """What a cycle asks of the database once for many tasks: who is past due, how long runs of a name took, and whose granted hours pay for a job."""
+
+    def __init__(self) -> None:
+        self._past_due: dict[int, bool] = {}
+        self._usual: dict[tuple[int, str], int | None] = {}
+
+    @cached_property
+    def givers(self) -> Mapping[str, Sequence[str]]:
+        """Job → the providers whose granted hours pay for it."""
+        return balances.givers()
+
+    def past_due(self, task: Task) -> bool:
+        """Does the task's organisation owe what is overdue?"""
+        tenant = task.job.organisation
+        if tenant.id not in self._past_due:
+            self._past_due[tenant.id] = is_past_due(tenant)
+        return self._past_due[tenant.id]
+
+    def expected(self, spec: TaskSpec, *, organisation_id: int, name: str) -> int | None:
+        """As the function of that name."""
+        if spec.work_micro is not None:
+            return None
+        if (organisation_id, name) not in self._usual:
+            self._usual[organisation_id, name] = jobs.past_seconds(organisation_id=organisation_id, name=name)
+        seconds = self._usual[organisation_id, name]
+        return None if seconds is None else min(seconds, spec.max_duration_s)
+
+
 def of_queued(
-    task: Task, *, now: datetime, past_due: bool, givers: Mapping[str, Sequence[str]] | None = None
+    task: Task, *, now: datetime, past_due: bool, spec: TaskSpec | None = None, asked: Asked | None = None
 ) -> Question:
-    """The question of a queued task.
+    """The question of a queued task. `spec`: if it was read already; `asked`: what is known from other tasks.
 
     A quote's chosen point caps the first attempt: nothing is bought dearer than was promised. Later attempts are capped by
-    `max_price`, or without one by the point. `givers`: job → the providers whose granted hours pay for it (default: asked of billing).
-    """
-    job = task.job
-    spec = TaskSpec.from_form(task.spec)
+    `max_price`, or without one by the point."""
+    job, asked = task.job, asked or Asked()
+    spec = spec or TaskSpec.from_form(task.spec)
     point = chosen_point(task)
     caps: dict[str, Any] = {}
     if point is not None and (task.fence == 0 or job.max_price_micro is None):
@@ -70,12 +105,12 @@ def of_queued(
         now=int(now.timestamp()),
         max_price_micro=job.max_price_micro,
         deadline=deadline(spec, begun=job.created_at),
-        expected_s=expected(spec, organisation_id=job.organisation_id, name=job.name),
+        expected_s=asked.expected(spec, organisation_id=job.organisation_id, name=job.name),
         excluded=tuple(task.excluded_nodes),
         past_due=past_due,
         **caps,
     )
-    only = (balances.givers() if givers is None else givers).get(job.public_id)
+    only = asked.givers.get(job.public_id)
     if only:
         request = replace(request, avoid=(*request.avoid, *_other_providers(only)))
     prefer = str(point["node"]) if point is not None and (task.fence == 0 or spec.placement.pick == Pick.ASK) else ""
@@ -101,6 +136,11 @@ def _after_failure(task: Task, spec: TaskSpec, kinds: list[Request]) -> list[Req
     else:
         first = [replace(kind, regions=(region,)) for kind in kinds if not kind.regions or region in kind.regions]
     return [*first, *kinds]
+
+
+def without_caps(request: Request) -> Request:
+    """The request without the caps of a quote."""
+    return replace(request, cap_nano=None, cap_transfer_micro=None)
 
 
 def chosen_point(task: Task) -> Mapping[str, Any] | None:

@@ -53,8 +53,7 @@ def job(found: Job, *, now: datetime) -> dict[str, Any]:
 def waiting(task: Task, *, now: datetime) -> dict[str, Any]:
     """Why a queued task waits, decided anew: position, likely start, refusals per tier, what would help."""
     market = snapshot.load(now=now)
-    queued = jobs.queue()
-    turn = jobs.in_turn(queued, market)
+    turn = jobs.in_turn(market)
     position = next((place for place, item in enumerate(turn, start=1) if item.task == task.id), None)
     question = asking.of_queued(task, now=now, past_due=asking.is_past_due(task.job.organisation))
     decision = decide_in_order(

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, Q, QuerySet, Sum
+from django.db.models.fields.json import KeyTransform
 from django.utils.translation import gettext as _
 
 from portal.accounts.models import Organisation
@@ -112,22 +113,52 @@ def quote(organisation: Organisation, public_id: str) -> Quote:
 
 def queue(*, most: int = 10_000) -> list[Task]:
     """Queued tasks with all that a decision needs, oldest first."""
-    return list(
+    return list(_whole(Task.objects.filter(state=TaskState.QUEUED)).order_by("id")[:most])
+
+
+def queued(tasks: Collection[int]) -> dict[int, Task]:
+    """Those of `tasks` that are still queued, with all that a decision needs, by id."""
+    return {task.id: task for task in _whole(Task.objects.filter(id__in=list(tasks), state=TaskState.QUEUED))}
+
+
+def _whole(rows: QuerySet[Task]) -> QuerySet[Task]:
+    return rows.select_related("job__organisation", "job__project", "job__quote")
+
+
+def line(*, most: int = 50_000) -> list[Waiting]:
+    """The queue as far as the order needs it, oldest first: no spec is read but the size of each task."""
+    wanted = KeyTransform("resources", "spec")
+    rows = (
         Task.objects.filter(state=TaskState.QUEUED)
-        .select_related("job__organisation", "job__project", "job__quote")
-        .order_by("id")[:most]
-    )
-
-
-def in_turn(queued: Collection[Task], market: Market) -> list[Waiting]:
-    """The order in which queued tasks are looked at."""
-    waiting = [
-        Waiting(
-            task.id, task.job.organisation_id, task.job.priority, task.queued_at, needs(TaskSpec.from_form(task.spec))
+        .annotate(
+            cores=KeyTransform("cores_milli", wanted),
+            memory=KeyTransform("memory_mib", wanted),
+            disk=KeyTransform("disk_gib", wanted),
+            kinds=KeyTransform("cards", wanted),
         )
-        for task in queued
+        .order_by("id")
+        .values_list("id", "job__organisation_id", "job__priority", "queued_at", "cores", "memory", "disk", "kinds")
+    )
+    return [
+        Waiting(task, organisation, priority, queued_at, Held(cores, memory, disk, _fewest(kinds)))
+        for task, organisation, priority, queued_at, cores, memory, disk, kinds in rows[:most]
     ]
-    return order(waiting, holding(), market.capacity)
+
+
+def _fewest(kinds: Collection[dict[str, Any]]) -> int:
+    return min((int(card["count"]) for card in kinds), default=0) if kinds else 0
+
+
+def in_turn(market: Market) -> list[Waiting]:
+    """The order in which queued tasks are looked at."""
+    waiting = line()
+    return order(waiting, holding(), market.capacity, weights({item.organisation for item in waiting}))
+
+
+def weights(organisations_: Collection[int]) -> dict[int, int]:
+    """The shares that operators gave to organisations, in thousandths."""
+    rows = Organisation.objects.filter(id__in=list(organisations_))
+    return dict(rows.values_list("id", "share_weight_milli"))
 
 
 def needs(spec: TaskSpec) -> Held:

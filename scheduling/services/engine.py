@@ -1,11 +1,34 @@
-"""The decision engine as a process runs it: what it keeps in memory, and what is thrown away of what it no longer needs."""
+"""The decision engine as a process runs it: it leads or stays out of the way, what it keeps in memory, and what is thrown away of what it no longer needs."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from os import getpid
 
+from portal import softstate
+from scheduling.domain.asleep import Asleep
 from scheduling.models import MarketChange
+from scheduling.services import cycle, leader
+from scheduling.services.cycle import CycleResult
 
 CHANGES_KEPT = timedelta(hours=1)
 """Processes read everything anew long before (`selectors.kept.WHOLE_EVERY`)."""
+MOST_CYCLES = 20
+"""Then the celery task ends and the next one goes on, so that a worker can be stopped."""
+_ASLEEP = Asleep()
+
+
+def turn(*, clock: Callable[[], datetime]) -> list[CycleResult]:
+    """Cycles until nothing more can be placed; none while another process leads."""
+    results: list[CycleResult] = []
+    while len(results) < MOST_CYCLES:
+        softstate.forget(cycle.WANTED)  # what is asked from now on is asked of the next cycle
+        now = clock()
+        if not leader.lead(holder=leader.myself(getpid()), now=now):
+            break
+        results.append(cycle.run(now=now, clock=clock, asleep=_ASLEEP))
+        if not results[-1].full:
+            break
+    return results
 
 
 def expire(*, now: datetime) -> int:

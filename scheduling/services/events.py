@@ -1,13 +1,65 @@
-"""What happened to a job, in order: one row per event, numbered without gaps per job."""
+"""What happened to a job, in order: one row per event, numbered without gaps per job.
 
-from collections.abc import Mapping
+Everything that is told about jobs goes through :func:`write_all`, one event or the hundreds of a commit.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
+from django.db import connection
+from django.db.models import QuerySet
 
 from portal import ids
 from scheduling.models import Job, JobEvent
+
+
+@dataclass(frozen=True)
+class Happened:
+    """An event to write: its type, the public ids of task and attempt, its data."""
+
+    type: str
+    task: str = ""
+    attempt: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def lock_jobs(jobs: Collection[int]) -> QuerySet[Job]:
+    """Lock these jobs in the order of their ids; they come last in the order of locks (Task, Attempt, Lease, NodeState, Job)."""
+    list(Job.objects.select_for_update(no_key=True).filter(id__in=list(jobs)).order_by("id").values_list("id"))
+    return Job.objects.filter(id__in=list(jobs))
+
+
+def write_all(*, happened: Mapping[int, Sequence[Happened]], now: datetime) -> list[JobEvent]:
+    """Append events to jobs (by id), in the running transaction; they are numbered under the locks of the jobs' rows."""
+    counts = {job: len(told) for job, told in sorted(happened.items()) if told}
+    if not counts:
+        return []
+    lock_jobs(counts)
+    with connection.cursor() as cursor:
+        cursor.execute(_NUMBER, [list(counts), list(counts.values())])
+        last = dict(cursor.fetchall())
+    return JobEvent.objects.bulk_create(
+        JobEvent(
+            public_id=ids.public_id("evt", at=now),
+            job_id=job,
+            sequence=last[job] - counts[job] + place,
+            type=told.type,
+            task=told.task,
+            attempt=told.attempt,
+            data=dict(told.data),
+            created_at=now,
+        )
+        for job in counts
+        for place, told in enumerate(happened[job], start=1)
+    )
+
+
+_NUMBER = """
+UPDATE scheduling_job AS job SET event_sequence = job.event_sequence + x.count
+  FROM unnest(%s::bigint[], %s::bigint[]) AS x(id, count) WHERE job.id = x.id RETURNING job.id, job.event_sequence
+"""
 
 
 def write(
@@ -19,19 +71,5 @@ def write(
     attempt: str = "",
     data: Mapping[str, Any] | None = None,
 ) -> JobEvent:
-    """Append an event to a job, in the running transaction.
-
-    It locks the job's row, which comes last in the order of locks (Task, Attempt, Lease, NodeState, Job).
-    """
-    Job.objects.filter(id=job_id).update(event_sequence=F("event_sequence") + 1)
-    sequence = Job.objects.values_list("event_sequence", flat=True).get(id=job_id)
-    return JobEvent.objects.create(
-        public_id=ids.public_id("evt", at=now),
-        job_id=job_id,
-        sequence=sequence,
-        type=type,
-        task=task,
-        attempt=attempt,
-        data=dict(data or {}),
-        created_at=now,
-    )
+    """Append one event to a job, in the running transaction."""
+    return write_all(happened={job_id: [Happened(type, task, attempt, data or {})]}, now=now)[0]

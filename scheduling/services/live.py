@@ -6,6 +6,8 @@ message only says "changed";
 every fact is fetched again, so a lost one costs a page nothing but its next poll.
 """
 
+from collections.abc import Sequence
+
 from django.db import transaction
 
 from portal import clock, softstate
@@ -23,15 +25,18 @@ def agent_group(node: str) -> str:
 
 def changed(*topics: str) -> None:
     """Tell the pages that show these topics, once the running transaction has committed."""
-    for topic in dict.fromkeys(topics):
-        transaction.on_commit(lambda topic=topic: _send(topic), robust=True)  # type: ignore[misc]
+    wanted = list(dict.fromkeys(topics))
+    if wanted:
+        transaction.on_commit(lambda: _send(wanted), robust=True)
 
 
-def wake(node: str) -> None:
-    """End the held sync of a node, once the running transaction has committed."""
-    transaction.on_commit(lambda: softstate.wake(agent_group(node)), robust=True)
+def wake(*nodes: str) -> None:
+    """End the held syncs of these nodes, once the running transaction has committed."""
+    groups = [(agent_group(node), None) for node in dict.fromkeys(nodes)]
+    if groups:
+        transaction.on_commit(lambda: softstate.wake_many(groups), robust=True)
 
 
-def _send(topic: str) -> None:
+def _send(topics: Sequence[str]) -> None:
     version = int(clock.now().timestamp() * 1000)
-    softstate.wake(group(topic), {"type": "changed", "topic": topic, "version": version})
+    softstate.wake_many([(group(topic), {"type": "changed", "topic": topic, "version": version}) for topic in topics])

@@ -1,28 +1,29 @@
 """The outbox topics that scheduling keeps: a cycle is wanted, an agent is to be woken, a node's enrolment has moved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery import current_app
 from django.db import transaction
 
-from portal import clock
-from portal.outbox.registry import handler
-from scheduling.services import live, nodes_sync
+from portal import clock, softstate
+from portal.outbox.registry import handler, together
+from scheduling.services import cycle, live, nodes_sync
 
 CYCLE_EXPIRES_S = 30
+Messages = Sequence[tuple[str, Mapping[str, Any]]]
 
 
-@handler("cycle.wanted")
-def cycle_wanted(key: str, payload: Mapping[str, Any]) -> None:
-    """Placement is asked for at once; beat asks anyway."""
+@together("cycle.wanted")
+def cycle_wanted(messages: Messages) -> None:
+    """Placement is asked for at once, however many ask; beat asks anyway."""
     transaction.on_commit(_ask_for_a_cycle, robust=True)
 
 
-@handler("agent.wake")
-def agent_wake(key: str, payload: Mapping[str, Any]) -> None:
-    """End the held sync of a node: there is an assignment for it."""
-    live.wake(str(payload["node"]))
+@together("agent.wake")
+def agent_wake(messages: Messages) -> None:
+    """End the held syncs of nodes: there are assignments for them."""
+    live.wake(*(str(payload["node"]) for _, payload in messages))
 
 
 @handler("node.state")
@@ -32,4 +33,7 @@ def node_state(key: str, payload: Mapping[str, Any]) -> None:
 
 
 def _ask_for_a_cycle() -> None:
+    """Once until a cycle has begun: what is asked meanwhile is seen by that one."""
+    if not softstate.first(cycle.WANTED, ttl_ms=cycle.WANTED_TTL_MS):
+        return
     current_app.send_task("scheduling.cycle", queue="cycle", ignore_result=True, retry=False, expires=CYCLE_EXPIRES_S)

@@ -46,6 +46,7 @@ class Organisation(models.Model):
         max_length=40, default="UTC"
     )  # an IANA name; a change takes effect with the next period
     credit_limit_minor = models.BigIntegerField(null=True, blank=True)  # null = IDLEWILD_CREDIT_LIMIT
+    share_weight_milli = models.PositiveIntegerField(default=1_000)  # fair share of scarce capacity, set by an operator
     state = models.CharField(max_length=10, default=OrganisationState.ACTIVE)
     provider_verified = models.BooleanField(default=False)  # set by an operator
     tax_id = models.CharField(max_length=40, blank=True)
@@ -63,6 +64,10 @@ class Organisation(models.Model):
             models.CheckConstraint(
                 condition=Q(credit_limit_minor=None) | Q(credit_limit_minor__gte=0),
                 name="organisation_limit_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(share_weight_milli__gte=1, share_weight_milli__lte=1_000_000),
+                name="organisation_weight_within_bounds",
             ),
         ]
 

@@ -13,6 +13,7 @@ from portal.accounts.services import shapes
 from portal.audit.services import note
 from portal.kit.errors import Conflict, Finding, InvalidInput
 
+MOST_WEIGHT_MILLI = 1_000_000
 CHANGEABLE = frozenset({"name", "period_timezone", "tax_id", "address", "country"})
 """The currency is chosen at sign-up and stays: invoices and credit are in it."""
 
@@ -200,6 +201,25 @@ def verify_provider(*, organisation: Organisation, verified: bool, by: str, now:
             note(actor=by, deed=deed, target=organisation.public_id, organisation_id=organisation.id, now=now)
     organisation.refresh_from_db()
     return organisation
+
+
+def set_share_weight(*, organisation: Organisation, milli: int, by: str, now: datetime) -> Organisation:
+    """An operator sets an organisation's share of scarce capacity, in thousandths of the usual one (1 … 1,000,000)."""
+    if not 1 <= milli <= MOST_WEIGHT_MILLI:
+        raise InvalidInput([Finding("weight", "out_of_range", _("a weight is between 0.001 and 1000"))])
+    with transaction.atomic():
+        row = Organisation.objects.select_for_update().get(id=organisation.id)
+        before, row.share_weight_milli = row.share_weight_milli, milli
+        row.save(update_fields=["share_weight_milli"])
+        note(
+            actor=by,
+            deed="organisation.weight",
+            target=row.public_id,
+            organisation_id=row.id,
+            data={"was": before, "is": milli},
+            now=now,
+        )
+    return row
 
 
 def set_credit_limit(*, organisation: Organisation, minor: int | None, by: str, now: datetime) -> Organisation:

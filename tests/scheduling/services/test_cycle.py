@@ -7,6 +7,7 @@ import pytest
 
 from marketplace.services import offers
 from scheduling.domain import placement
+from scheduling.domain.asleep import Asleep
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt, JobEvent, Lease, NodeState, PlacementDecision, Task
 from scheduling.selectors import jobs, snapshot
@@ -92,7 +93,7 @@ def test_a_waiting_reason_is_written_once_and_again_when_it_changes(ada: Person,
         looked += cycle.run(now=now).waiting
         one = cycle._Cycle(market, now, lambda: NOW)
         for second in range(1, 60):
-            one.now, one.refused = now + timedelta(seconds=second), {}
+            one.now, one.refused, one.asleep = now + timedelta(seconds=second), {}, Asleep()
             for task in jobs.queue():
                 cycle._turn(one, task)
         looked += one.result.waiting
