@@ -180,20 +180,14 @@ def enroll(
     address: str | None = None,
 ) -> Enrolled:
     """Join with a one-time token. Unknown, used or outlived: NotSignedIn (401), nothing changes but one audit event."""
-    enrolment = Enrolment.objects.select_related("node", "organisation").filter(token_hash=ids.digest(token)).first()
-    if enrolment is None or enrolment.node is None or enrolment.used_at is not None or enrolment.expires_at <= now:
-        _note_refused_token(enrolment, address, now)
-        raise NotSignedIn(
-            _("This enrolment token is unknown, used or over. Make a new one on the onboarding page."),
-            code="token_refused",
-        )
+    enrolment, node_id = _usable_enrolment(token, address, now)
     _refuse_hardware(hardware)
     secret = ids.token(48)
     with transaction.atomic():
         used = Enrolment.objects.filter(id=enrolment.id, used_at=None, expires_at__gt=now).update(used_at=now)
         if used != 1:  # another machine was faster with the same token
-            raise NotSignedIn(_("This enrolment token was used a moment ago."), code="token_refused")
-        node = Node.objects.select_for_update(no_key=True).get(id=enrolment.node.id)
+            raise NotSignedIn(_("This enrolment token was used a moment ago."), code="TOKEN_USED")
+        node = Node.objects.select_for_update(no_key=True).get(id=node_id)
         state, _effects = step(State(node.state), Event.ENROLLED)
         node.state = state
         node.secret_hash = ids.digest(secret)
@@ -215,6 +209,21 @@ def enroll(
         )
         _announce(node, now)
     return Enrolled(node, secret)
+
+
+def _usable_enrolment(token: str, address: str | None, now: datetime) -> tuple[Enrolment, int]:
+    """What the token is for, and its node; else NotSignedIn under a code of the wire (`agent.protocol.Code`), for which the agent knows what to do."""
+    enrolment = Enrolment.objects.select_related("node", "organisation").filter(token_hash=ids.digest(token)).first()
+    if enrolment is None or enrolment.node is None:
+        why = NotSignedIn(_("This enrolment token is unknown."), code="TOKEN_UNKNOWN")
+    elif enrolment.used_at is not None:
+        why = NotSignedIn(_("This enrolment token has enrolled a node already."), code="TOKEN_USED")
+    elif enrolment.expires_at <= now:
+        why = NotSignedIn(_("This enrolment token is over."), code="TOKEN_EXPIRED")
+    else:
+        return enrolment, enrolment.node.id
+    _note_refused_token(enrolment, address, now)
+    raise why
 
 
 def _note_refused_token(enrolment: Enrolment | None, address: str | None, now: datetime) -> None:

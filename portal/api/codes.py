@@ -48,7 +48,6 @@ CODES: Final[dict[str, str]] = {
     "offer_not_found": "There is no such offer that you can see.",
     "offer_exists": "The node has an offer: reprice it, or withdraw it first.",
     "reprice_pending": "Another new price waits for its time, or came a moment ago.",
-    "token_refused": "The enrolment token is unknown, used or over: make a new one.",
     "virtual_card_refused": "This portal takes no virtual cards: start the agent without them.",
     # jobs and quotes
     "bad_spec": "The job spec has faults: every one is in `errors`, with line and column.",
@@ -81,6 +80,9 @@ CODES: Final[dict[str, str]] = {
     "STREAM_FULL": "The stream takes no more; the job goes on.",
     "SUPERSEDED": "Another agent has signed in for this node since: stop.",
     "TAKEN_BACK": "The assignment was taken back: drop it.",
+    "TOKEN_EXPIRED": "The enrolment token is over: make a new one on the page Nodes.",
+    "TOKEN_UNKNOWN": "No such enrolment token: was it pasted whole, is the address right?",
+    "TOKEN_USED": "The token has enrolled a node already, one each: make another on the page Nodes.",
     "WIRE_VERSION": "Another wire version is spoken: finish the jobs, take no more.",
     "lease_secret": "This node has no such attempt.",
     "out_of_order": "A newer report is here already.",

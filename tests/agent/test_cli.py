@@ -53,8 +53,13 @@ def test_a_used_token(portal: Peer, tmp_path: Path, word: str) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "detail", "says"),
     [
-        (410, "TOKEN_EXPIRED", "this token was good until yesterday", "was good until yesterday - make a new token"),
-        (401, "token_refused", "This enrolment token is unknown, used or over.", "is unknown, used or over"),
+        (401, "TOKEN_EXPIRED", "this token was good until yesterday", "was good until yesterday - make a new token"),
+        (
+            401,
+            "TOKEN_UNKNOWN",
+            "This enrolment token is unknown.",
+            "is unknown. - check that the token was pasted whole",
+        ),
         (422, "MALFORMED", "hardware.arch: is required", "hardware.arch: is required"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_used_token_changes_nothing_and_leaves_one_audit_event(sol):
     invited = an_invited(sol)
     first = nodes.enroll(token=invited.token, hardware=SomeHardware(), agent_version="1", boot_id="a", now=THEN)
     before = AuditEvent.objects.count()
-    with pytest.raises(NotSignedIn, match="used"):
+    with pytest.raises(NotSignedIn, match="enrolled a node already"):
         nodes.enroll(
             token=invited.token, hardware=SomeHardware(cores_milli=1000), agent_version="1", boot_id="b", now=LATER
         )
@@ -105,9 +105,11 @@ def test_a_used_token_changes_nothing_and_leaves_one_audit_event(sol):
 
 def test_an_unknown_and_an_outlived_token_are_refused(sol):
     invited = an_invited(sol)
-    for token, now in (("enr_nonsense", THEN), (invited.token, THEN + timedelta(hours=25))):
-        with pytest.raises(NotSignedIn):
+    late = THEN + timedelta(hours=25)
+    for token, now, code in (("enr_nonsense", THEN, "TOKEN_UNKNOWN"), (invited.token, late, "TOKEN_EXPIRED")):
+        with pytest.raises(NotSignedIn) as refused:
             nodes.enroll(token=token, hardware=SomeHardware(), agent_version="1", boot_id="a", now=now)
+        assert refused.value.code == code
 
 
 def test_one_nodes_secret_does_not_open_another(sol):
