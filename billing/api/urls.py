@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from billing.api import provider, tenant
+from billing.api import operator, provider, tenant, wallet
 
 urlpatterns = [
     path("usage", tenant.Usage.as_view()),
@@ -16,4 +16,23 @@ urlpatterns = [
     path("invoices/<str:invoice>/verification", tenant.Verification.as_view()),
     path("balance", tenant.Balance.as_view()),
     path("earnings", provider.Earnings.as_view()),
+    path("wallet", wallet.Wallet.as_view()),
+    path("wallet/entries", wallet.WalletEntries.as_view()),
+    path("budgets", wallet.Budgets.as_view()),
+    path("budgets/<str:public_id>", wallet.OneBudget.as_view()),
+    path("credit-notes", wallet.CreditNotes.as_view()),
+    path("credit-notes/<str:public_id>.json", wallet.CreditNoteDocument.as_view()),
+    path("credit-notes/<str:public_id>", wallet.OneCreditNote.as_view()),
+    path("hour-grants", wallet.HourGrants.as_view()),
+    path("exchange-rates", wallet.ExchangeRates.as_view()),
+    path("operator/exchange-rates", operator.Rates.as_view()),
+    path("operator/bank-statements", operator.Statements.as_view()),
+    path("operator/bank-transfers", operator.Transfers.as_view()),
+    path("operator/bank-transfers/<str:public_id>/assign", operator.Assign.as_view()),
+    path("operator/bank-transfers/<str:public_id>/return", operator.SendBack.as_view()),
+    path("operator/invoices/<str:public_id>/credit-notes", operator.Credit.as_view()),
+    path("operator/invoices/<str:public_id>/void", operator.Void.as_view()),
+    path("operator/invoices/<str:public_id>/write-off", operator.WriteOff.as_view()),
+    path("operator/organisations/<str:slug>/terms", operator.Terms.as_view()),
+    path("operator/organisations/<str:slug>/credits", operator.Credits.as_view()),
 ]

@@ -49,6 +49,11 @@ def visible_to(actor: Actor, slug: str) -> Organisation:
     return found
 
 
+def by_name(name: str) -> Organisation | None:
+    """The organisation of that slug or public id, whoever asks: for operators, and for those who give something to another."""
+    return Organisation.objects.filter(slug=name).first() or Organisation.objects.filter(public_id=name).first()
+
+
 def everybody() -> QuerySet[Organisation]:
     """All organisations with the number of their members and nodes' owners, for operators."""
     return (

@@ -15,10 +15,13 @@ import pytest
 from django.apps import apps
 from django.db import transaction
 
-from billing.services import usage
+from billing.domain import bank_files
+from billing.selectors import bank
+from billing.services import bank_transfers, budgets, credit_notes, usage
 from portal import clock
 from portal.accounts.models import ApiKey, Project
 from portal.accounts.services import keys, secrets
+from portal.kit.money import Money
 from scheduling.models import Artefact
 from scheduling.services import quotes
 from tests.billing.books import a_fact, october
@@ -60,6 +63,16 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
     quote = quotes.make(actor_org=ada.organisation, project=None, spec=spec(), by=ada.id, now=now)
     usage.record(fact=(fact := a_fact(ada.organisation)), now=fact.ended_at)
     invoice = october(ada.organisation)
+    note = credit_notes.issue(
+        invoice=invoice, total=Money(1, "CNY"), reason="x", reference="of the tests", by="usr_staff", now=now
+    )
+    budget = budgets.set_budget(
+        organisation_id=ada.organisation.id, scope="organisation", amount=Money(10_000, "CNY"), by=ada.id, now=now
+    )
+    bank_transfers.import_statement(
+        name="x", data=f"{bank_files.TEMPLATE}2026-11-11,1,CNY,a,b,c,B1".encode(), by="usr_staff", now=now
+    )
+    transfer = bank.unmatched().get()
     ben = a_member(ada, "ben@example.org", "developer")
     return {
         "organisations": ada.organisation.slug,
@@ -75,6 +88,9 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
         "jobs": job.public_id,
         "artefacts": kept.public_id,
         "invoices": invoice.public_id,
+        "budgets": budget.public_id,
+        "credit-notes": note.public_id,
+        "bank-transfers": transfer.public_id,
     }
 
 
