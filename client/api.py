@@ -173,6 +173,26 @@ class Money(_Part):
     def balance(self) -> Row:
         return mapping(self._http.get(f"{ROOT}/balance").body)
 
+    def wallet(self) -> Row:
+        """Money and granted hours; how to top up by bank transfer."""
+        return mapping(self._http.get(f"{ROOT}/wallet").body)
+
+    def wallet_entries(self) -> list[Row]:
+        return self._all(f"{ROOT}/wallet/entries", {})
+
+    def budgets(self) -> list[Row]:
+        return rows_of(mapping(self._http.get(f"{ROOT}/budgets").body).get("items"))
+
+    def set_budget(self, body: Mapping[str, Any], *, key: str = "") -> Row:
+        """`scope key amount at_limit thresholds`; one that is there is replaced."""
+        return mapping(self._http.post(f"{ROOT}/budgets", body, key=key).body)
+
+    def delete_budget(self, budget: str) -> None:
+        self._http.send("DELETE", _at("budgets", budget))
+
+    def credit_notes(self) -> list[Row]:
+        return self._all(f"{ROOT}/credit-notes", {})
+
     def invoices(self, **params: Any) -> list[Row]:
         return self._all(f"{ROOT}/invoices", params)
 

@@ -212,7 +212,7 @@ class RateIn(Strict):
     base = serializers.CharField(max_length=3)
     quote = serializers.CharField(max_length=3)
     rate = serializers.CharField(max_length=30)
-    source = serializers.CharField(max_length=120)
+    source = serializers.CharField(max_length=120)  # type: ignore[assignment]  # a field, not where one reads from
 
 
 class RateOut(serializers.Serializer[Any]):
@@ -220,4 +220,4 @@ class RateOut(serializers.Serializer[Any]):
     base = serializers.CharField()
     quote = serializers.CharField()
     rate = serializers.CharField()
-    source = serializers.CharField()  # type: ignore[assignment]  # a field, not where this one reads from
+    source = serializers.CharField()  # type: ignore[assignment]

@@ -12,7 +12,7 @@ from typer import rich_utils
 from ..errors import ClientError, Exit, Refused
 from ..models import text
 from ..words import N_, language, set_language, t
-from . import jobs, market, money, people
+from . import jobs, market, money, people, wallet
 from .session import Session
 
 VALUED = ("--project", "--profile", "--lang")
@@ -27,13 +27,14 @@ app = typer.Typer(
     add_completion=False,
     help=N_("Run jobs on idle machines: quote, run, follow, and read what it cost."),
 )
-for part in (jobs.app, money.app, people.app):
+for part in (jobs.app, money.app, wallet.app, people.app):
     app.registered_commands.extend(part.registered_commands)
 for name, group in (
     ("offers", market.offers),
     ("node", market.node),
     ("offer", market.offer),
     ("invoice", money.invoice),
+    ("budget", wallet.budget),
     ("org", people.org),
     ("project", people.project),
     ("key", people.key),

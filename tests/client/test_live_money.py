@@ -67,3 +67,30 @@ def test_strangers_and_developers_read_no_money(live: Speak, ada: Any, cleo: Any
             == 201
         )
     assert live(cleo)("invoice", "list", "--json").lines[0] == {"items": []}
+
+
+def test_wallet_budgets_and_credit_notes(live: Speak, ada: Any, cleo: Any, invoice: Any) -> None:
+    from billing.services import credit_notes, wallets
+    from portal import clock
+    from portal.kit.money import Money
+
+    command, now = live(ada), clock.now()
+    wallets.top_up(organisation_id=ada.organisation.id, amount=Money(3000, "CNY"), reference="pay_1", now=now)
+    said = command("wallet").out
+    assert "30.00" in said
+    assert "RF" in said
+    assert "topup" in command("wallet", "--entries").out
+    assert command("wallet", "--json").lines[0]["available"]["amount"] == "526.00"
+    made = command(
+        "budget", "set", "organisation", "40.00", "--at-limit", "block", "--alert", "50,100", "--json"
+    ).lines[0]
+    (row,) = made["items"]
+    assert (row["thresholds"], row["at_limit"], row["amount"]["amount"]) == ([50, 100], "block", "40.00")
+    assert "40.00" in command("budget", "list").out
+    assert command("budget", "set", "galaxy", "1").exit == 2
+    assert command("budget", "set", "organisation", "1", "--alert", "half").exit == 2
+    assert command("budget", "set", "organisation", "nothing").exit == 200
+    assert live(cleo)("budget", "delete", row["id"]).exit == 209
+    assert command("budget", "delete", row["id"]).exit == 0
+    credit_notes.issue(invoice=invoice, total=Money(100, "CNY"), reason="slow", reference="r", by="usr_staff", now=now)
+    assert "slow" in command("credit-notes").out
