@@ -92,6 +92,13 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--slot-uid-base", type=int, default=20001, help="jobs run as the 100 user ids from here")
         command.add_argument("--own-jobs", action="store_true", help="stop the jobs with the agent")
         command.add_argument("--short-suite", action="store_true", help="benchmark for 3 s instead of a minute")
+        command.add_argument(
+            "--probe-listen",
+            default="",
+            metavar="HOST:PORT",
+            help="answer link probes of other regions here (UDP and TCP)",
+        )
+        command.add_argument("--probe-address", default="", metavar="HOST", help="where other regions reach it")
     for command in (enroll, up, down, status, test):
         command.add_argument(
             "--state-dir", type=Path, default=None, help=f"where it keeps its things ({default_state()})"
@@ -108,6 +115,8 @@ def _config(wanted: argparse.Namespace) -> Config:
         slot_uid_base=getattr(wanted, "slot_uid_base", 20001),
         own_jobs=getattr(wanted, "own_jobs", False),
         short_suite=getattr(wanted, "short_suite", False),
+        probe_listen=getattr(wanted, "probe_listen", ""),
+        probe_address=getattr(wanted, "probe_address", ""),
     )
 
 

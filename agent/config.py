@@ -32,6 +32,8 @@ class Config:
     own_jobs: bool = False
     short_suite: bool = False
     benchmark: bool = True
+    probe_listen: str = ""  # HOST:PORT where probes of other regions are answered; "" = nowhere
+    probe_address: str = ""  # HOST where others reach it; "" = where the portal sees us
 
     @property
     def identity_file(self) -> Path:

@@ -25,6 +25,7 @@ server from receiving it. That is what makes the agent's deadline always earlier
     GET  attempts/A/checkpoints/C               → bytes            Range allowed; before the job starts
     POST attempts/A/finish FinishReport         → Stored           same body, same answer
     POST drain             DrainRequest         → Stored
+    POST links             LinkReport           → LinkPlan         what links were measured; what to probe next
 
 **Renewals are granted on acknowledgement.** `SyncRequest.acknowledges` is the `seq` of the last sync whose answer
 arrived. While it is older than the last sync that was answered with renewals, the portal extends nothing and answers
@@ -722,6 +723,57 @@ class SyncAnswer(_Answer):
     node_secret: Annotated[Optional[str], Text(200, 16)] = None  # rotated: use this from now on
 
 
+# ── links between regions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class LinkSeen(Message):
+    """The way to a region as this node measured it; `mbps` None = not measured."""
+
+    region: Annotated[str, Text(63, 1)]
+    rtt_us: Annotated[int, Whole(1, 60_000_000)]
+    loss_ppm: Annotated[int, Whole(0, 1_000_000)] = 0
+    mbps: Annotated[Optional[int], Whole(1, 100_000_000)] = None
+
+
+@dataclass(frozen=True)
+class LinkReport(FromAgent):
+    """What a node knows of links, and where it answers probes itself (`beacon_port` None = nowhere).
+
+    `sequence` counts the reports of one incarnation. `beacon_host` "" = the address this comes from.
+    """
+
+    sequence: Annotated[int, Whole(1)]
+    links: Annotated[tuple[LinkSeen, ...], Items(500)] = ()
+    beacon_host: Annotated[str, Text(255)] = ""
+    beacon_port: Annotated[Optional[int], Whole(1, 65_535)] = None
+    beacon_key: Annotated[str, Text(64)] = ""
+
+    def check(self, path: str) -> None:
+        if self.beacon_port is not None and not re.fullmatch(r"[0-9a-f]{32}", self.beacon_key):
+            raise BadMessage(_at(path, "beacon_key"), "must be 32 hex digits")
+        if len({link.region for link in self.links}) != len(self.links):
+            raise BadMessage(_at(path, "links"), "names a region twice")
+
+
+@dataclass(frozen=True)
+class LinkTarget(_Answer):
+    """A beacon of another region and the key that it answers to."""
+
+    region: Annotated[str, Text(63, 1)]
+    host: Annotated[str, Text(255, 1)]
+    port: Annotated[int, Whole(1, 65_535)]
+    key: Annotated[str, Text(64, 32)]
+
+
+@dataclass(frozen=True)
+class LinkPlan(_Answer):
+    """What to probe until the next report, and when that is due."""
+
+    targets: Annotated[tuple[LinkTarget, ...], Items(1000)] = ()
+    period_ms: Annotated[int, Whole(500, 600_000)] = 60_000
+
+
 # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -978,6 +1030,7 @@ INVENTORY = f"{BASE}/inventory"
 SYNC = f"{BASE}/sync"
 USAGE = f"{BASE}/usage"
 DRAIN = f"{BASE}/drain"
+LINKS = f"{BASE}/links"
 BEGIN_RUN = f"{BASE}/runs/begin"
 COMMIT_RUN = f"{BASE}/runs/commit"
 SHOW_RUN = f"{BASE}/runs/show"

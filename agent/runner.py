@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from . import clocks, machine
+from . import clocks, machine, probes
 from . import protocol as wire
 from .config import save_identity
 from .hands import Live, log
@@ -55,6 +55,7 @@ class Runner(Orders):
         self._spawn(self._onboard(), "onboarding")
         self._spawn(self._usage_loop(), "usage")
         self._spawn(self._order_loop(), "orders")
+        self._spawn(self._link_loop(), "links")
         await self.stopping.wait()
         server.close()
         if self.config.own_jobs or self.exit_code == EXIT_SUPERSEDED:
@@ -253,6 +254,12 @@ class Runner(Orders):
         if failures in (1, 10) or failures % 100 == 0:
             log.error("sync refused: %s", error)
         return int(1000 * max(0.5, self._pause(failures)))
+
+    async def _link_loop(self) -> None:
+        """Probes of links between regions (probes.py), once the portal knows us."""
+        await self.connected.wait()
+        beacon = probes.Beacon(*probes.address(self.config.probe_listen)) if self.config.probe_listen else None
+        await probes.Links(self.portal, self._from_agent, beacon, self.config.probe_address).run()
 
     # ── the local door ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -33,6 +33,7 @@ SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3_600.0, 86_400.0
 TIMETABLE: dict[str, tuple[str, float]] = {
     "scheduling.cycle": ("cycle", 1 * SECOND),
     "scheduling.sweep": ("recovery", settings.IDLEWILD_SWEEP_EVERY_S),
+    "scheduling.links": ("cycle", 5 * SECOND),
     "scheduling.reconcile": ("cycle", 30 * SECOND),
     "scheduling.expire": ("relay", 1 * MINUTE),
     "scheduling.funds": ("relay", 15 * SECOND),

@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import capacity, engine, funds, leases, quotes, recovery, reliability, storage
+from scheduling.services import capacity, engine, funds, leases, links, quotes, recovery, reliability, storage
 
 
 @shared_task(name="scheduling.cycle")
@@ -14,6 +14,11 @@ def place() -> None:
 @shared_task(name="scheduling.sweep")
 def sweep() -> None:
     recovery.sweep(now=leases.database_now())
+
+
+@shared_task(name="scheduling.links")
+def believe() -> None:
+    links.refresh(now=clock.now())
 
 
 @shared_task(name="scheduling.reconcile")

@@ -42,9 +42,11 @@ from scheduling.api.agent_door import (
 )
 from scheduling.domain import attempt as attempts
 from scheduling.domain import demand
+from scheduling.domain.linkstate import Measured
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt
 from scheduling.services import artefacts, checkpoints, leases, live, logs, nodes_sync, reports
+from scheduling.services import links as routes
 from scheduling.services.metering import Reading
 from scheduling.services.pieces import Part
 
@@ -99,6 +101,23 @@ def drain(request: HttpRequest) -> HttpResponse:
     node, message = spoken(request, wire.DrainRequest)
     nodes_sync.leave(node=node, deadline=timedelta(milliseconds=message.deadline_ms), now=clock.now())
     return answer(wire.Stored(state=node.state))
+
+
+@door("POST")
+def links(request: HttpRequest) -> HttpResponse:
+    node, message = spoken(request, wire.LinkReport)
+    beacon = None
+    if message.beacon_port is not None:
+        beacon = (message.beacon_host or throttling.address(request), message.beacon_port, message.beacon_key)
+    plan = routes.report(
+        node=node,
+        sequence=message.sequence,
+        links=tuple((one.region, Measured(one.rtt_us, one.loss_ppm, one.mbps)) for one in message.links),
+        beacon=beacon,
+        now=clock.now(),
+    )
+    targets = tuple(wire.LinkTarget(one.region, one.host, one.port, one.key) for one in plan.targets)
+    return answer(wire.LinkPlan(targets, plan.period_ms))
 
 
 @csrf_exempt

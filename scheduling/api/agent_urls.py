@@ -14,6 +14,7 @@ urlpatterns = [
     path("runs/commit", agent_runs.commit, name="agent_run_commit"),
     path("runs/show", agent_runs.show, name="agent_run_show"),
     path("runs/<str:run>/stream", agent_runs.stream, name="agent_run_stream"),
+    path("links", agent.links, name="agent_links"),
     path("attempts/<str:attempt>/accept", agent.accept, name="agent_accept"),
     path("attempts/<str:attempt>/report", agent.report, name="agent_report"),
     path("attempts/<str:attempt>/finish", agent.finish, name="agent_finish"),

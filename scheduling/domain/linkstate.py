@@ -38,6 +38,10 @@ GROWS, SHRINKS = 1.5, 0.5
 GAIN = 0.2
 """So much of the logarithmic way to better news is believed per period."""
 SNAP = 0.02
+CALM_FIRST = 3
+"""Much better news (more than a fifth) is believed only from the third in a row on: a link that is good for two periods and
+bad for two is not tried again at each turn.
+"""
 URGENT = 0.2
 LOSS_WEIGHS = 0.01
 """A loss of so much doubles the delay that a link counts with."""
@@ -198,21 +202,23 @@ class Belief:
     flaps: float = 0.0
     damped: bool = False
     trend: Trend = Trend(0.0)  # of ln base
+    calm: int = 0  # much better reports in a row
 
     def form(self) -> list[float | int | None]:
         """As plain JSON values."""
         m = self.measured
         seen = [m.rtt_us, m.loss_ppm, m.mbps, self.seen_ms]
-        return [self.base_us, self.mbps, *seen, self.flaps, int(self.damped), self.trend.level, self.trend.slope]
+        trend = [self.trend.level, self.trend.slope]
+        return [self.base_us, self.mbps, *seen, self.flaps, int(self.damped), *trend, self.calm]
 
     @classmethod
     def from_form(cls, form: Iterable[float | int | None]) -> "Belief":
         """Back from :meth:`form`; ValueError or TypeError when it is something else."""
-        base, mbps, rtt, loss, band, seen, flaps, damped, level, slope = form
+        base, mbps, rtt, loss, band, seen, flaps, damped, level, slope, calm = form
         measured = Measured(_whole(rtt), _whole(loss), None if band is None else _whole(band))
         held = None if mbps is None else float(mbps)
         trend = Trend(_float(level), _float(slope))
-        return cls(_float(base), held, measured, _whole(seen), _float(flaps), bool(damped), trend)
+        return cls(_float(base), held, measured, _whole(seen), _float(flaps), bool(damped), trend, _whole(calm))
 
 
 def _whole(value: float | None) -> int:
@@ -234,12 +240,18 @@ def observe(held: Belief | None, measured: Measured, *, seen_ms: int) -> Belief:
         return held
     flaps, damped = _damping(held, measured, seen_ms)
     trend = held.trend.advance(math.log(base))
-    moved = replace(held, measured=measured, seen_ms=seen_ms, flaps=flaps, damped=damped, trend=trend)
+    calm = held.calm + 1 if _is_much_better(held, base, band) else 0
+    moved = replace(held, measured=measured, seen_ms=seen_ms, flaps=flaps, damped=damped, trend=trend, calm=calm)
     worst_mbps = band if held.mbps is None or band is None else min(held.mbps, band)
-    if damped:
+    if damped or 0 < calm < CALM_FIRST:
         return replace(moved, base_us=max(held.base_us, base), mbps=worst_mbps)
     mbps = band if held.mbps is None or band is None else _eased(held.mbps, band, worse_is_more=False)
     return replace(moved, base_us=_eased(held.base_us, base, worse_is_more=True), mbps=mbps)
+
+
+def _is_much_better(held: Belief, base: float, band: float | None) -> bool:
+    wider = held.mbps is not None and band is not None and math.log(max(band, 1e-3) / max(held.mbps, 1e-3)) > URGENT
+    return math.log(held.base_us / base) > URGENT or (wider and base <= held.base_us)
 
 
 def _eased(held: float, seen: float, *, worse_is_more: bool) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from portal.kit.money import GIGABYTE, half_up
 from scheduling.domain.columns import Floats, Ints
 from scheduling.domain.demand import Card, TaskSpec
+from scheduling.domain.linkstate import Effective
 
 POLICY_VERSION = "start-1"
 """Named in each decision; raised when floors, keys or the knee change."""
@@ -118,20 +119,31 @@ def policy_of(task: TaskSpec, *, prefer: str = "") -> Policy:
 
 @dataclass(frozen=True)
 class Path:
-    """A configured link; None = not known."""
+    """A link as it counts; None = not known. `expired`: it was measured, but nobody has heard of it for too long."""
 
     rtt_us: int | None
     mbps: int | None
     price_micro_per_gb: int
+    expired: bool = False
+
+    def believed(self, now: Effective) -> "Path":
+        """The same link with what is believed of it instead of its configured delay and bandwidth."""
+        if now.expired:
+            return Path(None, None, self.price_micro_per_gb, expired=True)
+        mbps = self.mbps if now.mbps is None else max(1, int(now.mbps))
+        return Path(max(1, int(now.base_us)), mbps, self.price_micro_per_gb)
 
 
 class Paths:
     """Links by (source, target). An unknown link counts with the worst that is known: dearest price, longest delay,
-    narrowest band.
+    narrowest band. `pending`: bytes that are on their way over a link already; what comes next waits for them.
     """
 
-    def __init__(self, links: Mapping[tuple[str, str], Path]) -> None:
+    def __init__(
+        self, links: Mapping[tuple[str, str], Path], *, pending: Mapping[tuple[str, str], int] | None = None
+    ) -> None:
         self.links = dict(links)
+        self.pending = dict(pending or {})
         self._known: dict[tuple[str, tuple[str, ...]], tuple[Floats, Floats, Ints]] = {}
         known = list(self.links.values())
         self.worst = Path(
@@ -143,6 +155,8 @@ class Paths:
     def between(self, source: str, target: str) -> Path:
         """The path from `source` to `target`; inside a region nothing costs, unless configured."""
         found = self.links.get((source, target))
+        if found is not None and found.expired:
+            return Path(None, self.worst.mbps, found.price_micro_per_gb, expired=True)
         if found is not None:
             return Path(
                 self.worst.rtt_us if found.rtt_us is None else found.rtt_us,
@@ -185,12 +199,19 @@ class Paths:
         return sum(parts, Fraction(0))
 
     def staging_s(self, data: Iterable[tuple[str, int]], target: str) -> float:
-        """Seconds to bring `data` to `target`, one source after the other."""
+        """Seconds to bring `data` to `target`, one source after the other, behind what is on its way already."""
         seconds = 0.0
         for source, size in data:
             mbps = self.between(source, target).mbps
-            seconds += size * 8 / (mbps * 1e6) if mbps else 0.0
+            ahead = self.pending.get((source, target), 0)
+            seconds += (size + ahead) * 8 / (mbps * 1e6) if mbps else 0.0
         return seconds
+
+    def take(self, data: Iterable[tuple[str, int]], target: str) -> None:
+        """`data` goes to `target` now: the next decision of the same cycle finds these links so much busier."""
+        for source, size in data:
+            if source and source != target:
+                self.pending[source, target] = self.pending.get((source, target), 0) + size
 
     def lines(self, data: Iterable[tuple[str, int]], target: str) -> list[dict[str, Any]]:
         """Per link: bytes, price per GB, amount in micro-currency (rounded for show)."""
@@ -214,18 +235,23 @@ class Paths:
         """
         sources = {source for source, _ in data} | ({latency_to} if latency_to else set())
         ends = [(a, b) for a in sorted(sources) for b in sorted(set(targets)) if (a, b) in self.links]
-        return {
+        made: dict[str, Any] = {
             "links": [[a, b, *_parts(self.links[a, b])] for a, b in ends],
             "worst": _parts(self.worst),
         }
+        pending = [
+            [a, b, self.pending[a, b]] for a in sorted(sources) for b in sorted(set(targets)) if (a, b) in self.pending
+        ]
+        return made | ({"pending": pending} if pending else {})
 
     @classmethod
     def from_form(cls, form: Mapping[str, Any]) -> "Paths":
         """Back from :meth:`form`."""
-        paths = cls({(a, b): Path(rtt, mbps, price) for a, b, rtt, mbps, price in form["links"]})
+        pending = {(a, b): size for a, b, size in form.get("pending", ())}
+        paths = cls({(a, b): Path(*parts) for a, b, *parts in form["links"]}, pending=pending)
         paths.worst = Path(*form["worst"])
         return paths
 
 
 def _parts(path: Path) -> list[Any]:
-    return [path.rtt_us, path.mbps, path.price_micro_per_gb]
+    return [path.rtt_us, path.mbps, path.price_micro_per_gb, *([True] if path.expired else [])]

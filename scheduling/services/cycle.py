@@ -159,6 +159,7 @@ def _take(cycle: _Cycle, seat: Told) -> None:
     cycle.market.tiers.take(
         seat.decision.place, cores=needs.cores_milli, memory=needs.memory_mib, disk=needs.disk_gib, cards=needs.cards
     )
+    cycle.market.paths.take(seat.decision.problem.request.data, seat.row.region)
 
 
 def _give_back(cycle: _Cycle, seat: Told) -> None:
