@@ -143,7 +143,9 @@ class Paths:
         self, links: Mapping[tuple[str, str], Path], *, pending: Mapping[tuple[str, str], int] | None = None
     ) -> None:
         self.links = dict(links)
-        self.pending = dict(pending or {})
+        self.pending: dict[str, dict[str, int]] = {}  # source → target → bytes
+        for (source, target), size in (pending or {}).items():
+            self.pending.setdefault(source, {})[target] = size
         self._known: dict[tuple[str, tuple[str, ...]], tuple[Floats, Floats, Ints]] = {}
         known = list(self.links.values())
         self.worst = Path(
@@ -173,7 +175,9 @@ class Paths:
         for source, size in data:
             prices, per_bit, _ = self._vectors(source, targets)
             micro += size * prices / GIGABYTE
-            seconds += size * 8 * per_bit
+            waiting = self.pending.get(source)
+            ahead = np.array([waiting.get(target, 0) for target in targets]) if waiting else 0
+            seconds += (size + ahead) * 8 * per_bit
         return micro, seconds
 
     def delays(self, source: str, targets: tuple[str, ...]) -> Ints:
@@ -203,7 +207,7 @@ class Paths:
         seconds = 0.0
         for source, size in data:
             mbps = self.between(source, target).mbps
-            ahead = self.pending.get((source, target), 0)
+            ahead = self.pending.get(source, {}).get(target, 0)
             seconds += (size + ahead) * 8 / (mbps * 1e6) if mbps else 0.0
         return seconds
 
@@ -211,7 +215,8 @@ class Paths:
         """`data` goes to `target` now: the next decision of the same cycle finds these links so much busier."""
         for source, size in data:
             if source and source != target:
-                self.pending[source, target] = self.pending.get((source, target), 0) + size
+                waiting = self.pending.setdefault(source, {})
+                waiting[target] = waiting.get(target, 0) + size
 
     def lines(self, data: Iterable[tuple[str, int]], target: str) -> list[dict[str, Any]]:
         """Per link: bytes, price per GB, amount in micro-currency (rounded for show)."""
@@ -239,8 +244,9 @@ class Paths:
             "links": [[a, b, *_parts(self.links[a, b])] for a, b in ends],
             "worst": _parts(self.worst),
         }
+        named = set(targets)
         pending = [
-            [a, b, self.pending[a, b]] for a in sorted(sources) for b in sorted(set(targets)) if (a, b) in self.pending
+            [a, b, size] for a in sorted(sources) for b, size in sorted(self.pending.get(a, {}).items()) if b in named
         ]
         return made | ({"pending": pending} if pending else {})
 

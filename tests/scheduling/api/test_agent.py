@@ -527,3 +527,30 @@ def _connections() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
         return int(cursor.fetchone()[0])
+
+
+def test_a_report_of_links_is_answered_with_what_to_probe(node: Node, sol: Person) -> None:
+    key = "ab" * 16
+    other = Machine(a_node(sol, region="west", name="west"))
+    told = {"sequence": 1, "links": [], "beacon_host": "203.0.113.9", "beacon_port": 7070, "beacon_key": key}
+    assert other.post(wire.LINKS, told).status_code == 200
+    mine = Machine(node)
+    answer = mine.post(wire.LINKS, {"sequence": 1, "links": [{"region": "west", "rtt_us": 30_000}]})
+    plan = wire.LinkPlan.from_wire(answer.json())
+    assert plan.targets == (wire.LinkTarget("west", "203.0.113.9", 7070, key),)
+    assert plan.period_ms == 5_000
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"sequence": 0}, "sequence"),
+        ({"sequence": 1, "beacon_port": 7070}, "beacon_key"),
+        ({"sequence": 1, "links": [{"region": "west", "rtt_us": 0}]}, "links[0].rtt_us"),
+        ({"sequence": 1, "links": [{"region": "w", "rtt_us": 1}, {"region": "w", "rtt_us": 2}]}, "links"),
+    ],
+)
+def test_a_report_of_links_that_breaks_the_wire_names_the_field(node: Node, body: Any, path: str) -> None:
+    answer = Machine(node).post(wire.LINKS, body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == path
