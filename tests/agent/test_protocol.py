@@ -73,6 +73,15 @@ SAMPLES: list[Message] = [
         outputs=(wire.UploadedOutput("m", 3, "0" * 64),),
     ),
     wire.DrainRequest(**SENDER, deadline_ms=5),
+    wire.LinkReport(
+        **SENDER,
+        sequence=3,
+        links=(wire.LinkSeen("west", 30_000, 50_000, 900),),
+        beacon_host="203.0.113.7",
+        beacon_port=7070,
+        beacon_key="ab" * 16,
+    ),
+    wire.LinkPlan((wire.LinkTarget("west", "203.0.113.7", 7070, "ab" * 16),), 5_000),
     wire.Problem("GAP", "d", 409, 12, "running"),
 ]
 BY_NAME = {type(sample).__name__: sample for sample in SAMPLES}
