@@ -81,7 +81,9 @@ class Decision:
         return {
             "request": request.form(),
             "policy": _policy_form(self.problem.policy),
-            "paths": self.problem.paths.form(request.data, request.latency_to, {row["region"] for row in rows}),
+            "paths": self.problem.paths.form(
+                request.data, request.latency_to, {row["region"] for row in rows}, pending=self.problem.pending
+            ),
             "floors": {name: repr(value) for name, value in self.problem.floors.items()},
             "rows": rows,
         }

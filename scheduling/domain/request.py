@@ -214,9 +214,9 @@ class Paths:
     def take(self, data: Iterable[tuple[str, int]], target: str) -> None:
         """`data` goes to `target` now: the next decision of the same cycle finds these links so much busier."""
         for source, size in data:
-            if source and source != target:
-                waiting = self.pending.setdefault(source, {})
-                waiting[target] = waiting.get(target, 0) + size
+            if source and source != target:  # in new dictionaries: a decision keeps those it was made from
+                waiting = self.pending.get(source, {})
+                self.pending = {**self.pending, source: {**waiting, target: waiting.get(target, 0) + size}}
 
     def lines(self, data: Iterable[tuple[str, int]], target: str) -> list[dict[str, Any]]:
         """Per link: bytes, price per GB, amount in micro-currency (rounded for show)."""
@@ -234,10 +234,18 @@ class Paths:
             )
         return shown
 
-    def form(self, data: Iterable[tuple[str, int]], latency_to: str, targets: Iterable[str]) -> dict[str, Any]:
+    def form(
+        self,
+        data: Iterable[tuple[str, int]],
+        latency_to: str,
+        targets: Iterable[str],
+        *,
+        pending: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> dict[str, Any]:
         """What a decision needs of them, as plain JSON values: paths from the data and from `latency_to` to
-        `targets`.
+        `targets`, and what was `pending` when it was made (default: now).
         """
+        held = self.pending if pending is None else pending
         sources = {source for source, _ in data} | ({latency_to} if latency_to else set())
         ends = [(a, b) for a in sorted(sources) for b in sorted(set(targets)) if (a, b) in self.links]
         made: dict[str, Any] = {
@@ -245,10 +253,8 @@ class Paths:
             "worst": _parts(self.worst),
         }
         named = set(targets)
-        pending = [
-            [a, b, size] for a in sorted(sources) for b, size in sorted(self.pending.get(a, {}).items()) if b in named
-        ]
-        return made | ({"pending": pending} if pending else {})
+        busy = [[a, b, size] for a in sorted(sources) for b, size in sorted(held.get(a, {}).items()) if b in named]
+        return made | ({"pending": busy} if busy else {})
 
     @classmethod
     def from_form(cls, form: Mapping[str, Any]) -> "Paths":

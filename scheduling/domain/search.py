@@ -44,6 +44,7 @@ class Problem:
         floors: Mapping[str, float] | None = None,
     ) -> None:
         self.request, self.policy, self.table, self.paths = request, policy, table, paths
+        self.pending = paths.pending  # as it was: a cycle goes on adding to it
         self.tiers = levels(table) if tiers is None else tiers
         self.regions = filters.Regions(request, table, paths)
         self.zones = filters.Zones(request, table)
