@@ -7,7 +7,8 @@ again; running twice is harmless, as every write is guarded. Each entry expires 
 |---|---|---|
 | cycle | worker-cycle | placement |
 | recovery | recovery | nothing else may delay a failover |
-| relay, billing | worker-relay | mail, webhooks; a month's close may take a minute |
+| relay, billing | worker-relay | mail, wake-ups; a month's close may take a minute |
+| webhooks | worker-webhooks | a receiver may take ten seconds to answer |
 """
 
 import os
@@ -35,11 +36,13 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "scheduling.sweep": ("recovery", settings.IDLEWILD_SWEEP_EVERY_S),
     "scheduling.links": ("cycle", 5 * SECOND),
     "scheduling.reconcile": ("cycle", 30 * SECOND),
+    "scheduling.presence": ("cycle", 15 * SECOND),
     "scheduling.expire": ("relay", 1 * MINUTE),
     "scheduling.funds": ("relay", 15 * SECOND),
     "marketplace.expire": ("relay", 1 * MINUTE),
     "portal.relay": ("relay", 1 * SECOND),
     "portal.expire": ("relay", 1 * HOUR),
+    "portal.webhooks": ("webhooks", 1 * SECOND),
     "billing.holds": ("billing", 1 * MINUTE),
     "billing.close": ("billing", 1 * HOUR),
     "billing.past_due": ("billing", 1 * HOUR),

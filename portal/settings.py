@@ -455,6 +455,9 @@ if not PRODUCTION:
     # The demo enrolls four nodes from one address, and a person starts it over.
     IDLEWILD_RATE_LIMITS["enroll"] = {"count": 1_000, "seconds": 3_600, "of": "address"}
 ACCOUNT_RATE_LIMITS = {"login_failed": "5/m/ip,5/5m/key"} if not TEST else False
+IDLEWILD_PRIVATE_WEBHOOKS = (
+    not PRODUCTION
+)  # also to http and to private addresses: only where nothing is to be found behind us
 IDLEWILD_CHECKPOINT_LEAST_S = 1 if TEST else 60  # the shortest interval a job may ask for
 IDLEWILD_SWEEP_EVERY_S = min(row["sweep_ms"] for row in IDLEWILD_LEASE_CLASSES.values()) / 1_000
 

@@ -3,7 +3,18 @@
 from celery import shared_task
 
 from portal import clock
-from scheduling.services import capacity, engine, funds, leases, links, quotes, recovery, reliability, storage
+from scheduling.services import (
+    capacity,
+    engine,
+    funds,
+    leases,
+    links,
+    presence,
+    quotes,
+    recovery,
+    reliability,
+    storage,
+)
 
 
 @shared_task(name="scheduling.cycle")
@@ -38,3 +49,8 @@ def expire() -> None:
     engine.expire(now=clock.now())
     quotes.expire(now=clock.now())
     storage.expire(now=clock.now())
+
+
+@shared_task(name="scheduling.presence")
+def presence_of_nodes() -> None:
+    presence.look(now=clock.now())

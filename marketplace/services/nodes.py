@@ -31,6 +31,7 @@ from marketplace.models.nodes import Isolation
 from marketplace.services import fingerprints, offers
 from portal import ids
 from portal.accounts.models import Organisation
+from portal.accounts.services import webhooks
 from portal.audit.services import note
 from portal.kit.errors import Conflict, Finding, InvalidInput, NotFound, NotSignedIn
 from portal.outbox.services import put
@@ -443,7 +444,8 @@ def _move(node: Node, event: Event, by: str, deed: str, now: datetime, **values:
             .select_related("zone__region", "organisation")
             .get(id=node.id)
         )
-        state, effects = step(State(row.state), event)
+        before = State(row.state)
+        state, effects = step(before, event)
         row.state = state
         for field, value in values.items():
             setattr(row, field, value)
@@ -456,6 +458,8 @@ def _move(node: Node, event: Event, by: str, deed: str, now: datetime, **values:
             data={"state": state.value, **_texts(values)},
             now=now,
         )
+        if state is not before:
+            _tell(row, now)
         _perform(row, effects, now)
         _announce(row, now)
     return row
@@ -471,8 +475,21 @@ def _settle(row: Node, now: datetime) -> None:
         row.save(update_fields=["state"])
         deed = "node.list" if state == State.LISTED else "node.unlist"
         note(actor="system", deed=deed, target=row.public_id, organisation_id=row.organisation_id, now=now)
+        _tell(row, now)
     _perform(row, effects, now)
     _announce(row, now)
+
+
+def _tell(row: Node, now: datetime) -> None:
+    """The provider's webhooks; the row is locked."""
+    if row.state in (State.LISTED, State.RETIRED):
+        webhooks.emit(
+            organisation_id=row.organisation_id,
+            type=f"node.{State(row.state).value}",
+            subject=row.public_id,
+            data={"node": {"id": row.public_id, "name": row.name}, "zone": row.zone.slug},
+            now=now,
+        )
 
 
 def _perform(row: Node, effects: tuple[Effect, ...], now: datetime) -> None:

@@ -102,11 +102,12 @@ class Story:
             "--without-mingle",
         )
         for name, queues, processes in (
-            ("worker-cycle", "cycle", 2),
-            ("recovery", "recovery", 1),
-            ("worker-relay", "relay,billing", 1),
+            ("worker-cycle", "cycle", ("-c", "2")),
+            ("recovery", "recovery", ("-c", "1")),
+            ("worker-relay", "relay,billing", ("-c", "1")),
+            ("worker-webhooks", "webhooks", ("-P", "solo")),
         ):
-            self.up.child(name, self.up.python(*worker, "-Q", queues, "-c", str(processes), "-n", f"{name}@%h"))
+            self.up.child(name, self.up.python(*worker, "-Q", queues, *processes, "-n", f"{name}@%h"))
         self.up.child(
             "beat",
             self.up.python(

@@ -21,6 +21,8 @@ class NodeState(models.Model):
     kept_until = models.DateTimeField(null=True)
     changed_in = models.BigIntegerField(default=0)  # transaction id of the last change, set by a trigger
     version = models.PositiveBigIntegerField(default=0)
+    silent_since = models.DateTimeField(null=True)  # not heard since; for people, nothing is decided by it
+    silence_told = models.BooleanField(default=False)
     last_sync_at = models.DateTimeField(null=True)  # last sync that reached PostgreSQL; the live value is soft state
 
     class Meta:

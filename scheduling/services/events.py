@@ -12,7 +12,12 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from portal import ids
+from portal.accounts.services import webhooks
+from portal.kit.webhooks import TYPES
 from scheduling.models import Job, JobEvent
+
+TOLD = frozenset(TYPES)
+"""Types that webhooks tell; the others are for the job's own page."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ def write_all(*, happened: Mapping[int, Sequence[Happened]], now: datetime) -> l
     with connection.cursor() as cursor:
         cursor.execute(_NUMBER, [list(counts), list(counts.values())])
         last = dict(cursor.fetchall())
-    return JobEvent.objects.bulk_create(
+    written = JobEvent.objects.bulk_create(
         JobEvent(
             public_id=ids.public_id("evt", at=now),
             job_id=job,
@@ -54,6 +59,29 @@ def write_all(*, happened: Mapping[int, Sequence[Happened]], now: datetime) -> l
         for job in counts
         for place, told in enumerate(happened[job], start=1)
     )
+    _tell([row for row in written if row.type in TOLD], now)
+    return written
+
+
+def _tell(rows: Sequence[JobEvent], now: datetime) -> None:
+    """The tenants' webhooks, in the same transaction; nothing is asked where nobody listens."""
+    told = webhooks.listening() if rows else frozenset()
+    if not told:
+        return
+    jobs = Job.objects.only("organisation_id", "public_id", "name", "labels").in_bulk({row.job_id for row in rows})
+    for row in rows:
+        job = jobs[row.job_id]
+        if job.organisation_id not in told:
+            continue
+        named = {name: value for name, value in (("task", row.task), ("attempt", row.attempt)) if value}
+        webhooks.emit(
+            organisation_id=job.organisation_id,
+            type=row.type,
+            subject=job.public_id,
+            sequence=row.sequence,
+            data={"job": {"id": job.public_id, "name": job.name, "labels": job.labels}, **row.data, **named},
+            now=now,
+        )
 
 
 _NUMBER = """

@@ -32,7 +32,7 @@ WORKERS = {
     "worker-cycle-1": "cycle",
     "worker-cycle-2": "cycle",
     "worker-recovery": "recovery",
-    "worker-relay": "relay,billing",
+    "worker-relay": "relay,billing,webhooks",
 }
 PLACES = (("east", "a"), ("east", "b"), ("west", "a"), ("west", "a"))
 

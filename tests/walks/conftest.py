@@ -28,7 +28,7 @@ from tests.portal.stack.running import open_folder
 from tests.sources import ROOT
 
 T = TypeVar("T")
-WORKERS = (("cycle", "cycle", "2"), ("recovery", "recovery", "1"), ("relay", "relay,billing", "1"))
+WORKERS = (("cycle", "cycle", "2"), ("recovery", "recovery", "1"), ("relay", "relay,billing,webhooks", "1"))
 PATIENCE_S = 90.0
 
 

@@ -1,6 +1,7 @@
 from portal.accounts.models.keys import ApiKey, Secret
 from portal.accounts.models.organisations import Invitation, Membership, Organisation, OrganisationState, Project, Role
 from portal.accounts.models.users import User
+from portal.accounts.models.webhooks import WebhookDelivery, WebhookEndpoint, WebhookEvent
 
 __all__ = [
     "ApiKey",
@@ -12,4 +13,7 @@ __all__ = [
     "Role",
     "Secret",
     "User",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "WebhookEvent",
 ]

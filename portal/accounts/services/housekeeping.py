@@ -9,6 +9,7 @@ from importlib import import_module
 from django.conf import settings
 
 from portal.accounts.models import Invitation
+from portal.accounts.services import webhooks
 from portal.api import idempotency
 from portal.outbox import services as outbox
 
@@ -21,5 +22,6 @@ def expire(*, now: datetime) -> dict[str, int]:
     return {
         "idempotency_keys": idempotency.expire(now=now),
         "outbox": outbox.expire(now=now),
+        "webhooks": webhooks.expire(now=now),
         "invitations": Invitation.objects.filter(expires_at__lt=now - KEEP_INVITATIONS).delete()[0],
     }
