@@ -53,6 +53,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                 (_("Members"), "members", "people", "work.read"),
                 (_("API keys"), "keys", "key", "work.read"),
                 (_("Secrets"), "secrets", "secret", "work.read"),
+                (_("Webhooks"), "webhooks", "plug", "members.manage"),
                 (_("Settings"), "organisation", "building", "work.read"),
             ],
         ),

@@ -4,7 +4,20 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from django.views.decorators.http import require_POST
 
-from frontend.views import accounts, find, home, invoices, job_new, jobs, market, operator, provider, public, usage
+from frontend.views import (
+    accounts,
+    find,
+    home,
+    invoices,
+    job_new,
+    jobs,
+    market,
+    operator,
+    provider,
+    public,
+    usage,
+    webhooks,
+)
 
 app_name = "console"
 
@@ -55,6 +68,8 @@ urlpatterns = [
     path("settings/members", accounts.member_list, name="members"),
     path("settings/keys", accounts.key_list, name="keys"),
     path("settings/secrets", accounts.secret_list, name="secrets"),
+    path("settings/webhooks", webhooks.index, name="webhooks"),
+    path("settings/webhooks/<str:public_id>", webhooks.endpoint, name="webhook"),
     path("settings/organisation", accounts.organisation, name="organisation"),
     path("settings/profile", accounts.profile, name="profile"),
     path("organisations/new", accounts.organisation_new, name="organisation_new"),

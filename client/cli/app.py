@@ -39,6 +39,7 @@ for name, group in (
     ("project", people.project),
     ("key", people.key),
     ("secret", people.secret),
+    ("webhook", people.webhook),
 ):
     app.add_typer(group, name=name)
 

@@ -15,6 +15,9 @@ app = typer.Typer()
 org = typer.Typer(help=N_("Organisations you belong to."), no_args_is_help=True)
 project = typer.Typer(help=N_("Projects: list, show, create, set."), no_args_is_help=True)
 key = typer.Typer(help=N_("API keys: list, create, delete."), no_args_is_help=True)
+webhook = typer.Typer(
+    help=N_("Webhooks: list, create, test, delete, rotate; what was sent, and again."), no_args_is_help=True
+)
 secret = typer.Typer(help=N_("Secrets for jobs: list, set, delete; they are never shown."), no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help=N_("Its name or id."))]
@@ -201,4 +204,65 @@ def delete_secret(ctx: typer.Context, name: NameArgument) -> None:
     rows = session.portal.people.every("secrets")
     found = next((text(row.get("id")) or name for row in rows if row.get("name") == name), name)
     session.portal.people.delete("secrets", found)
+    session.say(t("{name} is gone.", name=name))
+
+
+@webhook.command("list", help=N_("List the addresses that are told what happens."))
+def list_webhooks(ctx: typer.Context) -> None:
+    session = of(ctx)
+    found = session.portal.people.every("webhooks")
+    columns = [("id", t("id")), ("url", t("address")), ("types", t("told of")), ("enabled", t("on"))]
+    session.show({"items": found}, listing(columns, found))
+
+
+@webhook.command("create", help=N_("Tell an https address what happens; its secret is shown once."))
+def create_webhook(
+    ctx: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL", help=N_("https, to a public address."))],
+    type: Annotated[
+        Optional[list[str]], typer.Option(help=N_("Such as job.done; may be repeated; default: everything."))
+    ] = None,
+) -> None:
+    session = of(ctx)
+    found = session.portal.people.create("webhooks", {"url": url, "types": type or []}, key=session.key)
+    session.emit(found)
+    session.say(t("The secret is shown only now:"))
+    session.say(text(found.get("secret")))
+
+
+@webhook.command("test", help=N_("Send a test event to a webhook."))
+def test_webhook(ctx: typer.Context, name: NameArgument) -> None:
+    session = of(ctx)
+    session.emit(session.portal.people.create(f"webhooks/{name}:test", {}, key=session.key))
+    session.say(t("A test event is on its way."))
+
+
+@webhook.command("rotate", help=N_("A new secret for a webhook; the old one signs too for a day."))
+def rotate_webhook(ctx: typer.Context, name: NameArgument) -> None:
+    session = of(ctx)
+    found = session.portal.people.create(f"webhooks/{name}:rotate", {}, key=session.key)
+    session.emit(found)
+    session.say(t("The secret is shown only now:"))
+    session.say(text(found.get("secret")))
+
+
+@webhook.command("deliveries", help=N_("What was sent to a webhook, newest first."))
+def list_deliveries(ctx: typer.Context, name: NameArgument) -> None:
+    session = of(ctx)
+    found = session.portal.people.every(f"webhooks/{name}/deliveries")
+    columns = [("id", t("id")), ("type", t("event")), ("subject", t("about")), ("state", t("state"))]
+    session.show({"items": found}, listing(columns, found))
+
+
+@webhook.command("resend", help=N_("Send a delivery of a webhook again."))
+def resend_delivery(ctx: typer.Context, name: NameArgument) -> None:
+    session = of(ctx)
+    session.emit(session.portal.people.create(f"webhook-deliveries/{name}:resend", {}, key=session.key))
+    session.say(t("It is sent again."))
+
+
+@webhook.command("delete", help=N_("Delete a webhook."))
+def delete_webhook(ctx: typer.Context, name: NameArgument) -> None:
+    session = of(ctx)
+    session.portal.people.delete("webhooks", name)
     session.say(t("{name} is gone.", name=name))

@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from frontend.forms.signup import zone_choices
 from frontend.presenters import words
 from portal.accounts.models import Role
+from portal.kit.webhooks import TYPES
 
 
 def project_slug(**more: Any) -> forms.CharField:
@@ -75,6 +76,21 @@ class SecretForm(forms.Form):
     def __init__(self, *args: Any, projects: list[tuple[str, Any]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["project"].choices = [("", _("all projects")), *projects]  # type: ignore[attr-defined]
+
+
+class WebhookForm(forms.Form):
+    url = forms.CharField(
+        label=_("Address"),
+        max_length=500,
+        help_text=_("https, to a public address that answers with 2xx within 10 seconds."),
+    )
+    description = forms.CharField(label=_("What it is for"), max_length=120, required=False)
+    types = forms.MultipleChoiceField(
+        label=_("Tell it of"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        choices=[(kind, kind) for kind in TYPES if kind != "endpoint.test"],
+    )
 
 
 class OrganisationForm(forms.Form):

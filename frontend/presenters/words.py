@@ -129,6 +129,14 @@ ARTEFACT = {
     "expired": Word(_("Expired"), "quiet", "hourglass"),
 }
 
+WEBHOOK = {
+    "due": Word(_("Being sent"), "info", "hourglass"),
+    "delivered": Word(_("Received"), "success", "check"),
+    "failed": Word(_("Not received"), "danger", "cross"),
+    "on": Word(_("On"), "success", "check"),
+    "off": Word(_("Off"), "quiet", "ban"),
+}
+
 INVOICE = {
     "draft": Word(_("Draft"), "quiet", "file"),
     "open": Word(pgettext_lazy("invoice", "Open"), "info", "clock"),
@@ -410,6 +418,7 @@ KINDS: dict[str, dict[str, Word]] = {
     "offer": OFFER,
     "quote": QUOTE,
     "artefact": ARTEFACT,
+    "webhook": WEBHOOK,
     "invoice": INVOICE,
     "period": PERIOD,
     "hold": HOLD,

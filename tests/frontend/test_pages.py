@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.urls import get_resolver
 
 from frontend import urls
 from portal import clock
+from portal.accounts.services import webhooks
 from tests.cast import Person, a_member
 from tests.factories.market import a_node, an_enrolled, an_invited
 from tests.factories.work import a_job, an_attempt
@@ -37,7 +39,16 @@ def things(ada: Person, sol: Person) -> dict[str, str]:
         "offer": node.offers.get().public_id,
         "job": job.public_id,
         "project": ada.project.slug,
+        "webhook": a_told_endpoint(ada, now).public_id,
     }
+
+
+def a_told_endpoint(of: Person, now: datetime) -> Any:
+    """A webhook that was told of something, and has failed once."""
+    made = webhooks.create(organisation=of.organisation, url="http://127.0.0.1:9/x", types=[], by=of.id, now=now)
+    webhooks.test(endpoint=made.endpoint, by=of.id, now=now)
+    webhooks.deliver(now=now)
+    return made.endpoint
 
 
 def pages(things: dict[str, str]) -> list[str]:
@@ -77,6 +88,8 @@ def pages(things: dict[str, str]) -> list[str]:
         "/settings/members",
         "/settings/keys",
         "/settings/secrets",
+        "/settings/webhooks",
+        f"/settings/webhooks/{things['webhook']}",
         "/settings/organisation",
         "/settings/profile",
         "/organisations/new",

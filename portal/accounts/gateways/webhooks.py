@@ -30,7 +30,7 @@ class Outcome:
         return 200 <= self.status < 300
 
 
-class Forbidden(Exception):
+class Unsendable(Exception):
     """An address that nothing is sent to; the text says why."""
 
 
@@ -58,7 +58,7 @@ async def send(
         error = "" if 200 <= status < 300 else f"answered {status}"
     except TimeoutError:
         status, error = 0, f"no answer within {timeout_s:g} s"
-    except Forbidden as refused:
+    except Unsendable as refused:
         status, error = 0, str(refused)
     except (httpx.HTTPError, OSError, ValueError) as failure:
         status, error = 0, f"{type(failure).__name__}: {failure}"
@@ -78,16 +78,16 @@ async def _pinned(url: str, *, private: bool) -> tuple[httpx.URL, dict[str, str]
     target = httpx.URL(url)
     wrong = check(url, private=private)
     if wrong:
-        raise Forbidden(wrong)
+        raise Unsendable(wrong)
     if private:
         return target, {}, {}
     try:
         found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port or 443, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Forbidden(f"{target.host} cannot be looked up: {error}") from error
+        raise Unsendable(f"{target.host} cannot be looked up: {error}") from error
     addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
     if not addresses or not all(is_public(address) for address in addresses):
-        raise Forbidden(f"{target.host} is not on the public network")
+        raise Unsendable(f"{target.host} is not on the public network")
     host = {"Host": target.netloc.decode()}
     return target.copy_with(host=str(addresses[0])), host, {"sni_hostname": target.host}
 

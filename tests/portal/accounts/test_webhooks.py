@@ -109,8 +109,9 @@ def test_after_nine_tries_it_has_failed_and_can_be_sent_again(
     now = THEN
     monkeypatch.setattr(webhooks.clock, "now", lambda: now)
     webhooks.deliver(now=now)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as early:
         webhooks.resend(delivery=WebhookDelivery.objects.get(), by=ada.id, now=now)
+    assert early.value.code == "webhook_due"
     for seconds in rules.BACK_OFF_S:
         now += seconds * S
         webhooks.deliver(now=now)
@@ -254,15 +255,17 @@ def test_bad_addresses_and_types_are_refused(ada: Person, settings: Any) -> None
 
 
 def test_the_same_address_twice_and_too_many_are_refused(ada: Person, made: webhooks.Made) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as twice:
         webhooks.create(organisation=ada.organisation, url=made.endpoint.url, types=[], by=ada.id, now=THEN)
+    assert twice.value.code == "webhook_exists"
     for number in range(webhooks.MOST_ENDPOINTS - 1):
         webhooks.create(organisation=ada.organisation, url=f"https://x{number}.org", types=[], by=ada.id, now=THEN)
     other = WebhookEndpoint.objects.exclude(id=made.endpoint.id).first()
     with pytest.raises(Conflict):
         webhooks.change(endpoint=other, url=made.endpoint.url, by=ada.id, now=THEN)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as many:
         webhooks.create(organisation=ada.organisation, url="https://y.org", types=[], by=ada.id, now=THEN)
+    assert many.value.code == "too_many"
 
 
 def test_secrets_are_sealed_and_sealed_anew(ada: Person, made: webhooks.Made, settings: Any) -> None:

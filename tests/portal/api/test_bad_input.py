@@ -20,7 +20,7 @@ from billing.selectors import bank
 from billing.services import bank_transfers, budgets, credit_notes, usage
 from portal import clock
 from portal.accounts.models import ApiKey, Project
-from portal.accounts.services import keys, secrets
+from portal.accounts.services import keys, secrets, webhooks
 from portal.kit.money import Money
 from scheduling.models import Artefact
 from scheduling.services import quotes
@@ -74,7 +74,11 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
     )
     transfer = bank.unmatched().get()
     ben = a_member(ada, "ben@example.org", "developer")
+    told = webhooks.create(organisation=ada.organisation, url="https://x.org", types=[], by=ada.id, now=now)
+    sent = webhooks.test(endpoint=told.endpoint, by=ada.id, now=now)
     return {
+        "webhooks": told.endpoint.public_id,
+        "webhook-deliveries": sent.public_id,
         "organisations": ada.organisation.slug,
         "projects": vision.slug,
         "members": ben.id,

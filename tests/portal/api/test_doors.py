@@ -90,6 +90,7 @@ def test_a_stranger_without_sign_in_gets_401_everywhere(client, db):
 NO_KEY_NEEDED = {
     "portal.accounts.api.keys.ApiKeys": "a stored answer would keep the key's text",
     "portal.accounts.api.keys.Secrets": "writing the same name again replaces it",
+    "portal.accounts.api.webhooks.Webhooks": "a stored answer would keep the secret; the same address twice is refused",
     "scheduling.api.quotes.Quotes": "a quote costs nothing and holds nothing",
 }
 SPENDS = {"scheduling.api.jobs.Jobs", "scheduling.api.jobs.Retry", "marketplace.api.provider.Invite", "marketplace.api.catalog.Offers",

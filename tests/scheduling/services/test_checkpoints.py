@@ -73,8 +73,9 @@ def test_a_gap_says_where_to_go_on(work: Work) -> None:
 def test_refused(work: Work, ada: Person, sol: Person) -> None:
     plain = a_running(ada, a_node(sol))
     part = Part(0, b"x", sha256(b"x").hexdigest(), 1, sha256(b"x").hexdigest())
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="no checkpoints") as unknown:
         checkpoints.upload(attempt=plain.fresh(), number=1, part=part, age=S, now=THEN)
+    assert unknown.value.code == "checkpoint_unknown"
     huge = Part(0, b"x", sha256(b"x").hexdigest(), 2 * 1024**3, None)
     with pytest.raises(TooLarge):
         checkpoints.upload(attempt=work.fresh(), number=1, part=huge, age=S, now=THEN)
@@ -99,8 +100,9 @@ def test_the_next_attempt_elsewhere_is_told_and_given_it(work: Work, sol: Person
 def test_nobody_is_given_anothers(work: Work, ada: Person, sol: Person) -> None:
     row = store(work, b"state", 1)
     other = a_running(ada, a_node(sol), checkpoint=Wanted("/job/ckpt", 60, 2))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound) as gone:
         checkpoints.hand_over(attempt=other.fresh(), checkpoint=row.public_id)
+    assert gone.value.code == "checkpoint_gone"
 
 
 def test_gone_a_day_after_the_job_and_not_before(work: Work, ada: Person) -> None:
