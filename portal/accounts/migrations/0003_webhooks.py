@@ -9,7 +9,7 @@ import portal.accounts.models.webhooks
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0001_start"),
+        ("accounts", "0002_share_weight"),
     ]
 
     operations = [

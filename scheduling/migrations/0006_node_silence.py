@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("scheduling", "0004_market_changes"),
+        ("scheduling", "0005_engine_leader"),
     ]
 
     operations = [
