@@ -13,9 +13,11 @@ again; running twice is harmless, as every write is guarded. Each entry expires 
 
 import os
 import warnings
+from importlib import import_module
 from typing import Any
 
 from celery import Celery
+from celery.signals import worker_process_init
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -27,6 +29,13 @@ app = Celery("idlewild")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(settings.REDBEAT)
 app.autodiscover_tasks(["portal.outbox", "portal.accounts", "marketplace", "scheduling", "billing"])
+
+
+@worker_process_init.connect
+def start_engine(**_: Any) -> None:
+    """Each worker process loads the engine's compiled loops before its first message; the import waits for the apps."""
+    import_module("scheduling.services.backend").start()
+
 
 SECOND, MINUTE, HOUR, DAY = 1.0, 60.0, 3_600.0, 86_400.0
 

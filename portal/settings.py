@@ -461,6 +461,8 @@ IDLEWILD_PRIVATE_WEBHOOKS = (
 IDLEWILD_CHECKPOINT_LEAST_S = 1 if TEST else 60  # the shortest interval a job may ask for
 IDLEWILD_SWEEP_EVERY_S = min(row["sweep_ms"] for row in IDLEWILD_LEASE_CLASSES.values()) / 1_000
 
+IDLEWILD_ENGINE = env.text("IDLEWILD_ENGINE", "auto")  # auto numpy moocore numba: the loops of the decision engine
+
 # --- logs: a line a thing; JSON in production ----------------------------------------------------------------------------
 LOGGING = {
     "version": 1,

@@ -8,10 +8,12 @@ Only the price per SCU is another way of working out the same (price ÷ SCU × w
 is shrunk by 10⁻⁶ before it raises the bound of the cost.
 """
 
+from typing import Any
+
 import numpy as np
 
 from scheduling.domain import filters, objectives
-from scheduling.domain.columns import GREEN_WHOLE, PPM_PER_GREEN, TYPES, Bools, Floats, Ints, Part
+from scheduling.domain.columns import ABSENT, GREEN_WHOLE, PPM_PER_GREEN, TYPES, Bools, Floats, Ints, Part, spans
 from scheduling.domain.demand import Objective
 from scheduling.domain.filters import MICRO, Regions
 from scheduling.domain.objectives import Parts
@@ -33,7 +35,7 @@ def possible(
     fits &= level.disk[part] >= request.disk_gib
     fits &= level.core_price[request.rental][part] < FAR
     if not regions.kept.all():
-        fits &= regions.kept[level.region[part]]
+        fits &= _of_regions(level, part, regions.kept, np.logical_or)
     if cards:
         fits &= level.cards[part] >= cards
         fits &= level.card_price[request.rental][part] < FAR
@@ -63,23 +65,32 @@ def lower(
     hour = core * request.cores_milli
     if request.cards:
         hour = hour + _price(level.card_price[request.rental][part]) * (least * 1_000)
-    region = level.region[part] if "latency" in columns or regions.moves else None
     still = np.zeros(1)
+    latency = np.where(regions.latency == ABSENT, objectives.FAR_US, regions.latency)
     parts = Parts(
         hour_nano=hour,
         work_s=_work(request, level, part, most),
         queue_s=level.queue[part],
         green=level.green[part].astype(np.int64),
         risk=level.risk[part],
-        transfer=still if region is None else regions.transfer[region],
-        staging=still if region is None else regions.staging[region],
-        latency=regions.latency[:1] if region is None else regions.latency[region],
+        transfer=_of_regions(level, part, regions.transfer, np.minimum) if regions.moves else still,
+        staging=_of_regions(level, part, regions.staging, np.minimum) if regions.moves else still,
+        latency=_of_regions(level, part, latency, np.minimum) if objectives.LATENCY in columns else latency[:1],
     )
     made = objectives.measured(request, parts, columns)
     if request.work_micro is not None and Objective.COST in columns:
         cost = columns.index(Objective.COST)
         np.maximum(made[:, cost], _cost_by_value(request, level, part, parts, most), out=made[:, cost])
     return made
+
+
+def _of_regions(level: Level, part: Part, values: Any, best: np.ufunc) -> Any:
+    """A region's number for each group: its own, or the best of the regions that a group spans."""
+    if level.regions is None:
+        return values[level.region[part]]
+    sizes = level.regions - level.region
+    members = values[spans(level.region, level.regions)]
+    return best.reduceat(members, np.cumsum(sizes) - sizes)[part]
 
 
 def _counts(request: Request) -> tuple[int, int]:

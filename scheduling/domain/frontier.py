@@ -57,16 +57,25 @@ class _Seen:
             return
         vectors = self.problem.vectors(rows)
         good = ~kernels.worse_than(vectors, self.vectors)
-        rows, vectors = rows[good], vectors[good]
+        rows, vectors = self._distinct(rows[good], vectors[good])
         mask = kernels.front(vectors)
         rows, vectors = rows[mask], vectors[mask]
         stay = ~kernels.worse_than(self.vectors, vectors)
-        self.rows, self.vectors = (
-            np.concatenate((self.rows[stay], rows)),
-            np.concatenate((self.vectors[stay], vectors)),
+        self.rows, self.vectors = self._distinct(
+            np.concatenate((self.rows[stay], rows)), np.concatenate((self.vectors[stay], vectors))
         )
         by_strength = np.argsort(self._sums(self.vectors), kind="stable")
         self.rows, self.vectors = self.rows[by_strength], self.vectors[by_strength]
+
+    def _distinct(self, rows: Ints, vectors: Floats) -> tuple[Ints, Floats]:
+        """One row per vector, the one that the tie-break prefers: equal offers must not make the points many."""
+        if len(rows) < 2:
+            return rows, vectors
+        marks = _marks(vectors)
+        if len(np.unique(marks)) == len(marks):
+            return rows, vectors
+        kept = choice.unique(vectors, self.problem.packing(rows), self.problem.table.rank_of(rows))
+        return rows[kept], vectors[kept]
 
     def _sums(self, vectors: Floats) -> Floats:
         """Smaller = dominates more, roughly."""
@@ -86,6 +95,15 @@ class _Seen:
         rows, vectors = rows[kept], vectors[kept]
         by_key = np.lexsort((problem.table.rank_of(rows), *vectors.T[::-1]))
         return Found(rows[by_key], vectors[by_key], self.opened, self.looked_at, tuple(self.tiers))
+
+
+def _marks(vectors: Floats) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint64]]":
+    """A number per vector, the same for equal vectors (and hardly ever for others)."""
+    bits = (np.ascontiguousarray(vectors) + 0.0).view(np.uint64)  # -0.0 and 0.0 are equal
+    marks = np.zeros(len(vectors), dtype=np.uint64)
+    for column in range(vectors.shape[1]):
+        marks = (marks ^ (marks >> np.uint64(29)) ^ bits[:, column]) * np.uint64(0x9E3779B97F4A7C15)
+    return marks
 
 
 def front_by_groups(problem: Problem) -> Found:

@@ -90,18 +90,14 @@ def _dominated(columns: Column, points: Column) -> Column:
 def front(vectors: Column) -> Column:
     """Which rows no other row dominates. Identical vectors all stay: the caller keeps one of them by its tie-break.
 
-    The rows with the smallest sums dominate most others: they go first, then blocks in the order of (sum, vector). Sums
-    are rounded, so a later point may still dominate an earlier one: the points are compared among themselves at last.
+    The rows with the smallest sums dominate most others: they go first, then blocks in the order of their sums. Sums are
+    rounded, so a later point may still dominate an earlier one: the points are compared among themselves at last.
     """
     on_front = np.zeros(len(vectors), dtype=np.bool_)
     if not len(vectors):
         return on_front
-    sums = vectors.sum(axis=1)
-    few = np.argpartition(sums, PIVOTS)[:PIVOTS] if len(sums) > PIVOTS else np.arange(len(sums))
-    left = np.flatnonzero(~worse_than(vectors, vectors[few[np.argsort(sums[few], kind="stable")]]))
+    left = _promising(vectors, worse_than)
     some = vectors[left]
-    order = np.lexsort((*some.T[::-1], sums[left]))
-    left, some = left[order], some[order]
     found = np.empty_like(some)
     rows, size = np.empty(len(left), dtype=np.int64), 0
     for begin in range(0, len(left), BLOCK):
@@ -116,4 +112,35 @@ def front(vectors: Column) -> Column:
     return on_front
 
 
+def _promising(vectors: Column, worse: Callable[[Any, Any], Any]) -> Column:
+    """Numbers of the vectors that those with the smallest sums do not dominate, in the order of their sums."""
+    sums = vectors.sum(axis=1)
+    few = np.argpartition(sums, PIVOTS)[:PIVOTS] if len(sums) > PIVOTS else np.arange(len(sums))
+    left = np.flatnonzero(~worse(vectors, vectors[few[np.argsort(sums[few], kind="stable")]]))
+    return left[np.argsort(sums[left], kind="stable")]
+
+
 PLAIN = Kernels("numpy", freshen, front, worse_than)
+
+
+def of_loops(name: str, *, freshen: Any, worse_than: Any, filtered: Any) -> Kernels:
+    """Kernels from the bodies of ``domain.loops``, compiled or not."""
+
+    def marked(vectors: Column, points: Column) -> Column:
+        worse = np.zeros(len(vectors), dtype=np.bool_)
+        if len(vectors) and len(points):
+            order = np.arange(len(points), dtype=np.int64)
+            worse_than(np.ascontiguousarray(vectors), np.ascontiguousarray(points), order, worse)
+        return worse
+
+    def front_of(vectors: Column) -> Column:
+        on_front = np.zeros(len(vectors), dtype=np.bool_)
+        if len(vectors):
+            vectors = np.ascontiguousarray(vectors)
+            found = np.empty(len(vectors), dtype=np.int64)
+            rows = found[: filtered(vectors, _promising(vectors, marked), found)]
+            points = vectors[rows]
+            on_front[rows[~marked(points, points)]] = True
+        return on_front
+
+    return Kernels(name, freshen, front_of, marked)

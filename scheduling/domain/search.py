@@ -12,7 +12,7 @@ looking at all rows.
 :class:`Found` says how much was looked at in each tier and how much a bound cut.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,10 @@ from scheduling.domain.summaries import Level, Summaries, levels
 EPSILON = 1e-9
 AT_ONCE = 32_768
 """While a tier has no more inner groups than this, all of them are looked at together."""
-FIRST_GROUPS, FIRST_ROWS, GROWTH = 4, 600, 4
-"""How a pick begins, and how much more it takes with each batch."""
+FIRST_GROUPS = 4
+"""A score to beat comes from so many of the best cells."""
+MORE_GROUPS, MORE_ROWS, GROWTH = 64, 4_000, 4
+"""Then so many groups, or rows, are looked at together, and more with each batch."""
 
 
 class Problem:
@@ -112,11 +114,15 @@ class _Best:
         self.vectors = np.zeros((0, len(problem.columns)), dtype=np.float64)
         self.limit = np.inf
         self.able, self.followed = [0] * len(problem.tiers), [0] * len(problem.tiers)
+        self.seen: set[int] = set()
         self.opened = self.looked_at = 0
 
     def open(self, cells: Ints) -> None:
-        """Look at all rows of some cells."""
+        """Look at all rows of some cells, once."""
         inner = self.problem.tiers[-1]
+        if self.seen:
+            cells = np.array([cell for cell in cells.tolist() if cell not in self.seen], dtype=np.int64)
+        self.seen.update(cells.tolist())
         rows = spans(inner.starts[cells], inner.stops[cells])
         self.opened, self.looked_at = self.opened + len(cells), self.looked_at + len(rows)
         rows = self.problem.feasible(rows)
@@ -148,54 +154,77 @@ def _loose(score: float) -> float:
 def pick(problem: Problem, *, k: int = 8) -> Found:
     """The `k` best rows by the candidate key of a pick that looks at a score or at one column (not knee)."""
     best = _Best(problem, k)
-    if len(problem.table):
-        _follow(best, 0, np.arange(len(problem.tiers[0]), dtype=np.int64))
+    cells = _cells_of_kinds(problem)
+    if cells is not None:
+        _follow(best, len(problem.tiers) - 1, cells)
+    elif len(problem.table):
+        depth = max([number for number, tier in enumerate(problem.tiers) if len(tier) <= AT_ONCE], default=0)
+        _follow(best, depth, None)
     looked = tuple(
-        Looked(tier.name, able, able - best.followed[number])
-        for number, (tier, able) in enumerate(zip(problem.tiers, best.able, strict=True))
+        Looked(tier.name, able, able - followed)
+        for tier, able, followed in zip(problem.tiers, best.able, best.followed, strict=True)
     )
     return Found(best.rows, best.vectors, best.opened, best.looked_at, looked)
 
 
-def _follow(best: _Best, depth: int, groups: Ints) -> None:
-    """Follow groups of a tier inwards."""
-    problem = best.problem
-    tier = problem.tiers[depth]
-    whole = len(groups) == len(tier)
-    able = np.flatnonzero(problem.possible(tier, slice(None) if whole else groups)).astype(np.int64)
-    groups = able if whole else groups[able]
+def _cells_of_kinds(problem: Problem) -> Ints | None:
+    """All cells of the kinds of cards that are asked for by name, if they are not too many to look at together.
+
+    A cell holds one kind, the groups around it all kinds: their bounds would mix the speed of one with the price of another.
+    """
+    names = {card.model for card in problem.request.cards}
+    if not names or "" in names or any(card.virtual for card in problem.request.cards):
+        return None
+    kinds = [problem.table.models.index(name) for name in names if name in problem.table.models]
+    found = [problem.tiers.cells_of_kind[kind] for kind in kinds]
+    if sum(len(cells) for cells in found) > AT_ONCE:
+        return None
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+
+
+def _follow(best: _Best, depth: int, groups: Ints | None) -> None:
+    """Follow groups of a tier (None = all) inwards, best bounds first, as long as they may hold something better."""
+    tier = best.problem.tiers[depth]
+    groups, scores = _scored(best.problem, tier, groups)
     best.able[depth] += len(groups)
-    if not len(groups):
-        return
-    last = tier is problem.tiers[-1]
-    if not last and int((tier.inner_stops[groups] - tier.inner[groups]).sum()) <= AT_ONCE:
-        best.followed[depth] += len(groups)
-        _follow(best, depth + 1, spans(tier.inner[groups], tier.inner_stops[groups]))
-        return
-    scores = problem.score(problem.lower(tier, slice(None) if len(groups) == len(tier) else groups))
-    for batch in _batches(best, tier, groups, scores, last):
-        best.followed[depth] += len(batch)
+    if best.limit == np.inf and len(groups):
+        _dive(best, depth, groups, scores)
+    last, at_once = tier is best.problem.tiers[-1], MORE_ROWS if depth == len(best.able) - 1 else MORE_GROUPS
+    left = np.flatnonzero(scores <= best.limit)
+    left = left[np.argsort(scores[left], kind="stable")]
+    while len(left):
+        batch = groups[left]
         if last:
+            batch = batch[: max(1, int(np.searchsorted(np.cumsum(tier.stops[batch] - tier.starts[batch]), at_once)))]
             best.open(batch)
         else:
+            batch = batch[:at_once]
             _follow(best, depth + 1, spans(tier.inner[batch], tier.inner_stops[batch]))
-
-
-def _batches(best: _Best, tier: Level, groups: Ints, scores: Floats, last: bool) -> Iterator[Ints]:
-    """Groups in the order of their bounds, in growing batches, as long as they may hold something better."""
-    first = min(len(groups), FIRST_GROUPS)
-    few = np.argpartition(scores, first - 1)[:first]
-    few = few[scores[few] <= best.limit]
-    if len(few):
-        yield groups[few[np.argsort(scores[few], kind="stable")]]
-    scores[few] = np.inf
-    left = np.flatnonzero(scores <= best.limit) if best.limit < np.inf else np.flatnonzero(np.isfinite(scores))
-    left = left[np.argsort(scores[left], kind="stable")]
-    at_once = FIRST_ROWS if last else FIRST_GROUPS
-    while len(left):
-        at_once *= GROWTH
-        sizes = np.cumsum(tier.stops[groups[left]] - tier.starts[groups[left]]) if last else np.arange(1, len(left) + 1)
-        stop = max(1, int(np.searchsorted(sizes, at_once, side="right")))
-        yield groups[left[:stop]]
-        left = left[stop:]
+        best.followed[depth] += len(batch)
+        left = left[len(batch) :]
         left = left[scores[left] <= best.limit]
+        at_once *= GROWTH
+
+
+def _scored(problem: Problem, tier: Level, groups: Ints | None) -> tuple[Ints, Floats]:
+    """Those groups that may hold a row that fits, and the scores of their bounds."""
+    able = np.flatnonzero(problem.possible(tier, slice(None) if groups is None else groups)).astype(np.int64)
+    if len(able) == len(tier):
+        return able, problem.score(problem.lower(tier))
+    kept: Ints = able if groups is None else groups[able]
+    return kept, problem.score(problem.lower(tier, kept))
+
+
+def _dive(best: _Best, depth: int, groups: Ints, scores: Floats) -> None:
+    """Straight down from the best few groups to the best few cells, for a score to beat."""
+    tiers = best.problem.tiers
+    few = _nearest(groups, scores)
+    for tier, inner in zip(tiers[depth:], tiers[depth + 1 :], strict=False):
+        few = _nearest(*_scored(best.problem, inner, spans(tier.inner[few], tier.inner_stops[few])))
+    if len(few):
+        best.open(few)
+
+
+def _nearest(groups: Ints, scores: Floats) -> Ints:
+    first = min(len(groups), FIRST_GROUPS)
+    return groups[np.argpartition(scores, first - 1)[:first]] if first else groups

@@ -14,6 +14,7 @@ stays a valid bound while capacity only shrinks, so a cycle may refresh late.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ class Level:
     stops: Ints
     inner: Ints
     inner_stops: Ints
-    region: Ints
+    region: Ints  # the first region that a group lies in
+    regions: Ints | None  # behind the last one; None where no group spans several
     cores: Column  # most free
     memory: Column
     disk: Column
@@ -141,16 +143,24 @@ class Summaries(Sequence[Level]):
     def __len__(self) -> int:
         return len(self.levels)
 
+    @cached_property
+    def cells_of_kind(self) -> tuple[Ints, ...]:
+        """For each kind of card the cells that hold it."""
+        kind = self.table.profiles.model[self.table.profile[self.levels[-1].starts]]
+        return tuple(np.flatnonzero(kind == number).astype(np.int64) for number in range(len(self.table.models)))
+
     @property
     def nbytes(self) -> int:
         """Bytes of all levels."""
-        return sum(level.nbytes for level in self.levels)
+        return sum(level.nbytes for level in self.levels) + sum(cells.nbytes for cells in self.cells_of_kind)
 
     def copied(self) -> "Summaries":
         """The same over a copy of the table, to try things on: what changes with capacity is copied, the rest is shared."""
         entries = ("cores", "memory", "disk", "cards", "queue")
         copies = [replace(level, **{name: getattr(level, name).copy() for name in entries}) for level in self.levels]
-        return Summaries(self.table.copied(), copies, self.kernels)
+        other = Summaries(self.table.copied(), copies, self.kernels)
+        other.__dict__["cells_of_kind"] = self.cells_of_kind
+        return other
 
     def take(self, row: int, *, cores: int, memory: int, disk: int, cards: int) -> None:
         """Take capacity and refresh what tells it."""
@@ -209,7 +219,8 @@ TIERS: tuple[Tier, ...] = (Tier("zone", _zones), Tier("region", _regions))
 def build(table: Table, *, kernels: Kernels = PLAIN, tiers: Sequence[Tier] = TIERS) -> Summaries:
     """All levels of a table."""
     stops = np.append(table.cell_starts[1:], len(table)).astype(np.int64)[: len(table.cell_starts)]
-    cells = _empty("cell", table.cell_starts, stops, table.cell_starts, stops, table.zone_region[table.cell_zone])
+    region = table.zone_region[table.cell_zone]
+    cells = _empty("cell", table.cell_starts, stops, table.cell_starts, stops, region, region + 1)
     for block in _blocks(stops):
         _cells_into(table, cells, block)
     levels = [cells]
@@ -218,7 +229,13 @@ def build(table: Table, *, kernels: Kernels = PLAIN, tiers: Sequence[Tier] = TIE
         inner = tier.inner(table, inside)
         inner_stops = np.append(inner[1:], len(inside)).astype(np.int64)[: len(inner)]
         made = _empty(
-            tier.name, inside.starts[inner], inside.stops[inner_stops - 1], inner, inner_stops, inside.region[inner]
+            tier.name,
+            inside.starts[inner],
+            inside.stops[inner_stops - 1],
+            inner,
+            inner_stops,
+            inside.region[inner],
+            (inside.region + 1 if inside.regions is None else inside.regions)[inner_stops - 1],
         )
         _outer_into(made, inside, np.arange(len(made), dtype=np.int64))
         levels.append(made)
@@ -240,7 +257,7 @@ def _blocks(stops: Ints) -> Iterator[Ints]:
         first = last
 
 
-def _empty(name: str, starts: Ints, stops: Ints, inner: Ints, inner_stops: Ints, region: Ints) -> Level:
+def _empty(name: str, starts: Ints, stops: Ints, inner: Ints, inner_stops: Ints, region: Ints, regions: Ints) -> Level:
     size, kinds = len(starts), len(TYPES)
 
     def by_rental(shape: Any, dtype: Any) -> dict[str, Column]:
@@ -253,6 +270,7 @@ def _empty(name: str, starts: Ints, stops: Ints, inner: Ints, inner_stops: Ints,
         inner=inner,
         inner_stops=inner_stops,
         region=region,
+        regions=None if (regions == region + 1).all() else regions,
         cores=np.zeros(size, np.uint32),
         memory=np.zeros(size, np.uint32),
         disk=np.zeros(size, np.uint16),
