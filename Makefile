@@ -1,5 +1,5 @@
 # Names for ./dev: the launcher does the work, these are habits.
-.PHONY: setup run test fast lint types migrations docs frontend bench check demo engines chaos drill screens fresh
+.PHONY: setup run test fast lint types migrations docs frontend bench check demo engines chaos drill books screens fresh
 PY = .venv/bin/python
 RULES = portal/kit billing/domain marketplace/domain scheduling/domain agent client
 
@@ -34,6 +34,8 @@ chaos:       ## a running market, 300 kills, cuts and freezes; then the real lea
 	$(PY) -m pytest -q -m real_time tests
 drill:       ## back up, lose every server and the database's folder, bring it back: RPO and RTO
 	$(PY) -m tests.chaos.drill
+books:       ## a real log billed to the cent: every format of 306 invoices (needs the reference data)
+	IDLEWILD_BOOKS=all $(PY) -m pytest -q -s tests/billing/services/test_reference_documents.py
 screens:     ## a picture of each page and language
 	$(PY) -m pytest -q -m e2e tests/e2e -k screens
 fresh:       ## a clean clone with an empty HOME, as root, as a plain user, under a 0700 folder

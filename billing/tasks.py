@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from billing.services import budgets, grants, holds, invoices, periods, reminders, usage
+from billing.services import budgets, grants, holds, invoices, periods, reminders, rollup
 from portal import clock
 
 
@@ -24,7 +24,7 @@ def expire_holds() -> None:
 
 @shared_task(name="billing.prove")
 def prove() -> None:
-    usage.prove(now=clock.now())
+    rollup.prove(now=clock.now())
 
 
 @shared_task(name="billing.budgets")

@@ -7,6 +7,8 @@ from rest_framework import serializers
 from portal.api.serializers import Strict
 from portal.kit.money import Money
 
+MOST_RECORDS = 500
+
 
 class MoneyOut(serializers.Serializer[Any]):
     amount = serializers.CharField()
@@ -28,6 +30,39 @@ class RecordsQuery(Strict):
     attempt = serializers.CharField(default="", max_length=80)
     project = serializers.CharField(default="", max_length=80)
     state = serializers.ChoiceField(choices=["ok", "quarantined", "rejected_stale"], default="")
+
+
+class ImportIn(Strict):
+    source = serializers.RegexField(r"^[a-z0-9][a-z0-9_-]{0,15}$")  # type: ignore[assignment]
+    records = serializers.JSONField(required=False)
+    csv = serializers.CharField(required=False, max_length=2_000_000)
+
+    def validate_records(self, value: Any) -> Any:
+        if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+            raise serializers.ValidationError("a list of rows, each an object")
+        if len(value) > MOST_RECORDS:
+            raise serializers.ValidationError(f"at most {MOST_RECORDS} rows in one request")
+        return value
+
+    def validate(self, attrs: Any) -> Any:
+        if ("records" in attrs) == ("csv" in attrs):
+            raise serializers.ValidationError("send either records or csv")
+        return attrs
+
+
+class ImportOut(serializers.Serializer[Any]):
+    id = serializers.CharField(source="public_id")
+    source = serializers.CharField()  # type: ignore[assignment]
+    format = serializers.CharField()
+    sha256 = serializers.CharField()
+    rows = serializers.IntegerField()
+    stored = serializers.IntegerField()
+    duplicates = serializers.IntegerField()
+    conflicts = serializers.IntegerField()
+    quarantined = serializers.IntegerField()
+    skipped = serializers.IntegerField()
+    created_by = serializers.CharField()
+    created_at = serializers.DateTimeField()
 
 
 class InvoicesQuery(Strict):
@@ -128,6 +163,10 @@ class RecordOut(serializers.Serializer[Any]):
     sku = serializers.CharField()
     price_version = serializers.CharField(source="price_version_ref")
     green_ratio_ppm = serializers.IntegerField(allow_null=True)
+    power_basis = serializers.CharField()
+    energy_uwh = serializers.IntegerField(allow_null=True)
+    carbon_ug = serializers.IntegerField(allow_null=True)
+    carbon_market_ug = serializers.IntegerField(allow_null=True)
     labels = serializers.DictField(child=serializers.CharField())
     virtual = serializers.BooleanField()
     demo = serializers.BooleanField()

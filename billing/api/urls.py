@@ -2,11 +2,12 @@
 
 from django.urls import path, re_path
 
-from billing.api import operator, provider, tenant, wallet
+from billing.api import imports, operator, provider, tenant, wallet
 
 urlpatterns = [
     path("usage", tenant.Usage.as_view()),
     path("usage/records", tenant.Records.as_view()),
+    path("usage/imports", imports.Imports.as_view()),
     path("invoices", tenant.Invoices.as_view()),
     re_path(
         r"^invoices/(?P<invoice>[A-Za-z0-9_-]+)\.(?P<kind>pdf|csv|xlsx|json|focus|xml)$", tenant.Document.as_view()

@@ -1,8 +1,11 @@
+from billing.models.allocation import AllocationRule
 from billing.models.bank import BankStatement, BankTransfer
 from billing.models.budgets import Budget, BudgetAlert
 from billing.models.credit_notes import CreditNote, CreditNoteLine
+from billing.models.fapiao import FapiaoRequest
 from billing.models.grants import CreditGrant, CreditUse, HourGrant
 from billing.models.holds import Hold
+from billing.models.imports import UsageImport
 from billing.models.invoices import (
     NO_LANGUAGE,
     DocumentCounter,
@@ -38,6 +41,7 @@ from billing.models.webhooks import InboxState, Reconciliation, WebhookInbox
 __all__ = [
     "NO_LANGUAGE",
     "Account",
+    "AllocationRule",
     "AttemptEnding",
     "BankStatement",
     "BankTransfer",
@@ -55,6 +59,7 @@ __all__ = [
     "DocumentFormat",
     "Entry",
     "ExchangeRate",
+    "FapiaoRequest",
     "Hold",
     "HostedPage",
     "HourGrant",
@@ -82,6 +87,7 @@ __all__ = [
     "Txn",
     "UsageAnomaly",
     "UsageHour",
+    "UsageImport",
     "UsageKey",
     "UsageRecord",
     "WebhookInbox",

@@ -67,6 +67,12 @@ class UsageRecord(Snapshot):
     labels = models.JSONField(default=dict)
     green_ratio_ppm = models.IntegerField(null=True)
     pue_milli = models.IntegerField(null=True)
+    power_mw = models.IntegerField(null=True)  # milliwatts that one whole unit draws
+    power_basis = models.CharField(max_length=12, blank=True, default="", db_default="")  # energy.Basis
+    grid_g_per_kwh = models.IntegerField(null=True)
+    energy_uwh = models.BigIntegerField(null=True)  # with the zone's PUE, where it is known
+    carbon_ug = models.BigIntegerField(null=True)  # location-based
+    carbon_market_ug = models.BigIntegerField(null=True)  # market-based: without the offer's green share
     received_at = models.DateTimeField()
     state = models.CharField(max_length=20)
     oddity = models.CharField(max_length=20, blank=True)
@@ -104,6 +110,11 @@ class UsageHour(Snapshot):
     qty_us = models.DecimalField(max_digits=30, decimal_places=0)
     green_known_us = models.DecimalField(max_digits=30, decimal_places=0, default=0)
     green_weight = models.DecimalField(max_digits=40, decimal_places=0, default=0)
+    energy_uwh = models.DecimalField(max_digits=30, decimal_places=0, default=0, db_default=0)
+    energy_known_us = models.DecimalField(max_digits=30, decimal_places=0, default=0, db_default=0)
+    carbon_ug = models.DecimalField(max_digits=30, decimal_places=0, default=0, db_default=0)
+    carbon_market_ug = models.DecimalField(max_digits=30, decimal_places=0, default=0, db_default=0)
+    carbon_known_us = models.DecimalField(max_digits=30, decimal_places=0, default=0, db_default=0)
 
     class Meta:
         constraints = [

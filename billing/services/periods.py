@@ -14,7 +14,7 @@ from billing.domain import periods as rules
 from billing.domain.periods import PeriodEvent, PeriodState
 from billing.models import BillingPeriod, Invoice
 from billing.selectors import periods as stored
-from billing.services import invoices, locks, months, usage
+from billing.services import invoices, locks, months, rollup
 from portal.kit.errors import Conflict, Finding, InvalidInput
 from portal.kit.intervals import Interval
 
@@ -46,7 +46,7 @@ def close(*, organisation_id: int, month: str, now: datetime) -> Closed:
     period = stored.of_month(organisation_id=organisation_id, month=month)
     if period.state != PeriodState.CLOSED:
         _check_time(period, now)
-        usage.repair(
+        rollup.repair(
             period=period
         )  # 1. roll-up = raw, in a transaction of its own: pages read it, the invoice reads records
         with transaction.atomic():

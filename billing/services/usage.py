@@ -5,39 +5,37 @@ amounts. Whoever sends a fact again, in any order and at the same time, changes 
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from django.db import connection, transaction
 
-from billing.domain import endings, metering
+from billing.domain import endings, energy, metering
 from billing.domain.endings import Ending
+from billing.domain.energy import Footprint
 from billing.domain.invoicing import InvoiceState
 from billing.domain.metering import Answer, Judged, Known, Neighbour, Oddity, Recorded, RecordState, UsageFact
 from billing.models import AttemptEnding, BillingPeriod, LateChange, LineRecord, UsageAnomaly, UsageRecord
-from billing.services import locks, months
+from billing.services import locks, months, rollup
+from billing.services.rollup import SNAPSHOT
 from portal.accounts.models import Organisation
 from portal.kit.errors import Conflict, Finding, InvalidInput
 from portal.kit.intervals import Interval
 
 Key = tuple[str, str, int]
 
-SNAPSHOT = (
-    "organisation_id", "attempt_ref", "resource", "sku", "price_version_ref", "unit_price_micro", "discount_ppm", "currency", "tiers",
-    "project_ref", "project_name", "department", "provider_ref", "provider_name", "node_ref", "job_ref", "job_name", "task_name",
-    "user_ref", "region", "zone", "hardware_model", "virtual", "demo",
-)  # fmt: skip
 RECORD = (
     *SNAPSHOT, "seq", "fence", "started_at", "ended_at", "count_milli", "qty_us", "labels", "green_ratio_ppm", "pue_milli", "received_at",
-    "state", "oddity",
+    "state", "oddity", "power_mw", "power_basis", "grid_g_per_kwh", "energy_uwh", "carbon_ug", "carbon_market_ug",
 )  # fmt: skip
-ROLL_UP_KEY = "attempt_ref, resource, price_version_ref, unit_price_micro, discount_ppm, bucket_at"
-ROLL_UP_TYPES = {
-    "organisation_id": "bigint", "unit_price_micro": "bigint", "discount_ppm": "int", "tiers": "jsonb", "virtual": "boolean",
-    "demo": "boolean",
-}  # fmt: skip
+COPY = f"COPY billing_usagerecord ({', '.join(RECORD)}) FROM STDIN"
+CHUNK = 1000
+ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+NONE = Footprint()
+_common = attrgetter(*SNAPSHOT)
 
 CLAIM = """
 INSERT INTO billing_usagekey (attempt_ref, resource, seq, content_hash)
@@ -78,10 +76,10 @@ def record_many(*, facts: Sequence[UsageFact], now: datetime, stale: bool = Fals
         locks.share_roll_up(tenants)
         closing = not locks.share_books(tenants)
         new = _claim(hashes)
-        judged = _judge([first[key] for key in sorted(new)], tenants, now=now, stale=stale)
+        judged = _judge([first[key] for key in sorted(new)], new, tenants, now=now, stale=stale)
         _store(judged, now)
         _roll_up(judged, now, closing=closing)
-        answers = {fact.key: _answer(verdict) for fact, verdict in judged}
+        answers = {fact.key: _answer(verdict) for fact, verdict, _ in judged}
         return _answers(sent, hashes, new, answers, now)
 
 
@@ -137,75 +135,6 @@ def take_back(*, attempt_ref: str, now: datetime) -> None:
     LateChange.objects.bulk_create(changes, ignore_conflicts=True)
 
 
-def repair(*, period: BillingPeriod) -> int:
-    """Make the roll-up of a period again if it is not what its records say; returns in how many keys it differed.
-
-    Looked at twice before anything is locked: what is only being written just now differs once.
-    """
-    wrong = set(differences(period))
-    wrong = wrong and wrong & set(differences(period))
-    if not wrong:
-        return 0
-    bounds = Interval(period.starts_at, period.ends_at)
-    with transaction.atomic():
-        locks.own_roll_up(period.organisation_id)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "DELETE FROM billing_usagehour WHERE organisation_id = %s AND bucket_at >= %s AND bucket_at < %s",
-                [period.organisation_id, period.starts_at, period.ends_at],
-            )
-        _add_hours((row, bucket, qty) for row in _records_of(period) for bucket, qty in _clipped(row, bounds))
-    return len(wrong)
-
-
-def differences(period: BillingPeriod) -> list[tuple[str, str, int, int]]:
-    """(attempt, resource, raw, rolled up) where the roll-up of a period is not what its records say."""
-    raw: dict[tuple[str, str], int] = {}
-    bounds = Interval(period.starts_at, period.ends_at)
-    for row in _records_of(period):
-        for _, quantity in _clipped(row, bounds):
-            raw[row.attempt_ref, row.resource] = raw.get((row.attempt_ref, row.resource), 0) + quantity
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT attempt_ref, resource, sum(qty_us) FROM billing_usagehour"
-            " WHERE organisation_id = %s AND bucket_at >= %s AND bucket_at < %s GROUP BY 1, 2",
-            [period.organisation_id, period.starts_at, period.ends_at],
-        )
-        rolled = {(attempt, resource): int(total) for attempt, resource, total in cursor.fetchall()}
-    keys = sorted({key for key in raw.keys() | rolled.keys() if raw.get(key, 0) != rolled.get(key, 0)})
-    return [(*key, raw.get(key, 0), rolled.get(key, 0)) for key in keys]
-
-
-def prove(*, now: datetime) -> list[str]:
-    """The daily proof over months that are not closed: roll-up = raw (else rebuilt), no two records of an attempt overlap. Returns what was wrong."""
-    found = []
-    for period in BillingPeriod.objects.exclude(state="closed").filter(starts_at__lte=now).order_by("id"):
-        wrong = repair(period=period)
-        if wrong:
-            found.append(f"roll-up of {period} differed in {wrong} keys and was rebuilt")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT attempt_ref, resource, seq FROM (SELECT attempt_ref, resource, seq, started_at, ended_at, max(ended_at) OVER"
-            " (PARTITION BY attempt_ref, resource ORDER BY started_at, ended_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"
-            " FROM billing_usagerecord WHERE state = 'ok' AND received_at >= %s) r WHERE started_at < before AND ended_at > started_at",
-            [now - metering.OLDEST],
-        )
-        found += [
-            f"{attempt} {resource} {seq} overlaps an earlier record" for attempt, resource, seq in cursor.fetchall()
-        ]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Hour:
-    """One row to add to the roll-up."""
-
-    values: dict[str, Any]
-    qty_us: int
-    green_known_us: int
-    green_weight: int
-
-
 def _known_tenants(facts: Iterable[UsageFact]) -> set[int]:
     return set(
         Organisation.objects.filter(id__in={fact.organisation_id for fact in facts}).values_list("id", flat=True)
@@ -225,13 +154,16 @@ def _claim(hashes: dict[Key, str]) -> set[Key]:
         return {(attempt, resource, seq) for attempt, resource, seq in cursor.fetchall()}
 
 
-def _judge(facts: list[UsageFact], tenants: set[int], *, now: datetime, stale: bool) -> list[tuple[UsageFact, Judged]]:
+def _judge(
+    facts: list[UsageFact], new: set[Key], tenants: set[int], *, now: datetime, stale: bool
+) -> list[tuple[UsageFact, Judged, Footprint]]:
+    """What is stored of each new fact, in the order of their keys. Neighbours that are new themselves cannot be stored yet: they are not asked for."""
     if not facts:
         return []
-    around = {(fact.attempt_ref, fact.resource, fact.seq + step) for fact in facts for step in (-1, 1)}
+    around = {(fact.attempt_ref, fact.resource, fact.seq + step) for fact in facts for step in (-1, 1)} - new
     neighbours: dict[Key, Neighbour] = {}
     with connection.cursor() as cursor:
-        cursor.execute(NEIGHBOURS, _columns(around))
+        cursor.execute(NEIGHBOURS, _columns(sorted(around)))
         for attempt, resource, seq, started_at, ended_at, fence in cursor.fetchall():
             neighbours[attempt, resource, seq] = Neighbour(seq, started_at, ended_at, fence)
     ended = {
@@ -255,67 +187,109 @@ def _judge(facts: list[UsageFact], tenants: set[int], *, now: datetime, stale: b
         verdict = metering.judge(fact, known, now=now)
         if verdict.state is RecordState.OK:
             neighbours[fact.key] = Neighbour(seq, verdict.started_at, verdict.ended_at, fact.fence)
-        judged.append((fact, verdict))
+        judged.append((fact, verdict, _footprint(fact, verdict)))
     return judged
 
 
-def _store(judged: list[tuple[UsageFact, Judged]], now: datetime) -> None:
-    """The records, by COPY."""
+def _footprint(fact: UsageFact, verdict: Judged) -> Footprint:
+    if fact.power_mw is None or verdict.state is not RecordState.OK:
+        return NONE
+    return energy.footprint(
+        qty_us=verdict.qty_us,
+        power_mw=fact.power_mw,
+        pue_milli=fact.pue_milli,
+        grid_g_per_kwh=fact.grid_g_per_kwh,
+        green_ratio_ppm=fact.green_ratio_ppm,
+    )
+
+
+def _store(judged: Sequence[tuple[UsageFact, Judged, Footprint]], now: datetime) -> None:
+    """The records, by COPY. What facts of one attempt have in common is written once and used again."""
     if not judged:
         return
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY billing_usagerecord ({', '.join(RECORD)}) FROM STDIN") as copy,
-    ):
-        for fact, verdict in judged:
-            copy.write_row([_value(fact, verdict, name, now) for name in RECORD])
-    odd = [(fact, verdict) for fact, verdict in judged if verdict.state is RecordState.OK and verdict.oddity]
-    _note_anomalies([(fact, verdict.oddity) for fact, verdict in odd], now)
+    heads: dict[tuple[Any, ...], str] = {}
+    received = _text(now)
+    with connection.cursor() as cursor, cursor.copy(COPY) as copy:
+        for start in range(0, len(judged), CHUNK):
+            copy.write(
+                "".join(
+                    _row(fact, verdict, print_, heads, received)
+                    for fact, verdict, print_ in judged[start : start + CHUNK]
+                )
+            )
+    odd = [(fact, verdict.oddity) for fact, verdict, _ in judged if verdict.state is RecordState.OK and verdict.oddity]
+    if odd:
+        _note_anomalies(odd, now)
 
 
-def _value(fact: UsageFact, verdict: Judged, name: str, now: datetime) -> Any:
-    if name in {"started_at", "ended_at", "qty_us", "oddity", "state"}:
-        value = getattr(verdict, name)
-        return value.value if name in {"oddity", "state"} else value
-    if name == "received_at":
-        return now
-    value = getattr(fact, name)
-    if name == "tiers":
-        return json.dumps(value) if value else "[]"
-    if name == "labels":
-        return json.dumps(dict(value)) if value else "{}"
-    return value
+def _row(
+    fact: UsageFact, verdict: Judged, footprint: Footprint, heads: dict[tuple[Any, ...], str], received: str
+) -> str:
+    """One line of COPY's text format, in the order of RECORD."""
+    common = _common(fact)
+    head = heads.get(common)
+    if head is None:
+        head = heads[common] = "\t".join(
+            _text(_stored(name, value)) for name, value in zip(SNAPSHOT, common, strict=True)
+        )
+    labels = _text(json.dumps(dict(fact.labels))) if fact.labels else "{}"
+    return (
+        f"{head}\t{fact.seq}\t{fact.fence}\t{verdict.started_at.isoformat()}\t{verdict.ended_at.isoformat()}\t{fact.count_milli}"
+        f"\t{verdict.qty_us}\t{labels}\t{_text(fact.green_ratio_ppm)}\t{_text(fact.pue_milli)}\t{received}\t{verdict.state.value}"
+        f"\t{verdict.oddity.value}\t{_text(fact.power_mw)}\t{_text(fact.power_basis)}\t{_text(fact.grid_g_per_kwh)}"
+        f"\t{_text(footprint.energy_uwh)}\t{_text(footprint.carbon_ug)}\t{_text(footprint.carbon_market_ug)}\n"
+    )
 
 
-def _roll_up(judged: list[tuple[UsageFact, Judged]], now: datetime, *, closing: bool) -> None:
+def _stored(name: str, value: Any) -> Any:
+    return json.dumps(value) if name == "tiers" else value
+
+
+def _text(value: Any) -> str:
+    """A value in COPY's text format."""
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        return value.translate(ESCAPES)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value)
+
+
+def _roll_up(judged: Sequence[tuple[UsageFact, Judged, Footprint]], now: datetime, *, closing: bool) -> None:
     """Add the rated ones to the hours, and note those that fall into a closed month (`closing`: or into one that may be closing now)."""
-    rated = [(fact, verdict) for fact, verdict in judged if verdict.state is RecordState.OK]
+    rated = [row for row in judged if row[1].state is RecordState.OK]
     if not rated:
         return
-    calendar = months.ensure(
-        {
-            tenant: (
-                min(v.started_at for f, v in rated if f.organisation_id == tenant),
-                max(v.ended_at for f, v in rated if f.organisation_id == tenant),
-            )
-            for tenant in {fact.organisation_id for fact, _ in rated}
-        }
-    )
-    _add_hours(
-        (fact, bucket, quantity)
-        for fact, verdict in rated
-        for bucket, quantity in metering.buckets(
-            verdict.qty_us, Interval(verdict.started_at, verdict.ended_at), _bounds(calendar[fact.organisation_id])
-        )
-    )
+    spans: dict[int, tuple[datetime, datetime]] = {}
+    for fact, verdict, _ in rated:
+        first, last = spans.get(fact.organisation_id, (verdict.started_at, verdict.ended_at))
+        spans[fact.organisation_id] = (min(first, verdict.started_at), max(last, verdict.ended_at))
+    calendar = months.ensure(spans)
+    rollup.add(_pieces(rated, {tenant: _bounds(periods) for tenant, periods in calendar.items()}))
+    watched = {
+        tenant: [period for period in periods if period.state == "closed" or (closing and period.ends_at <= now)]
+        for tenant, periods in calendar.items()
+    }
     late = {
         (fact.key, period.id): period
-        for fact, verdict in rated
-        for period in calendar[fact.organisation_id]
-        if (period.state == "closed" or (closing and period.ends_at <= now)) and _touches(verdict, period)
+        for fact, verdict, _ in rated
+        for period in watched[fact.organisation_id]
+        if _touches(verdict, period)
     }
     if late:
         _note_late(late, now)
+
+
+def _pieces(
+    rated: Sequence[tuple[UsageFact, Judged, Footprint]], bounds: dict[int, list[Interval]]
+) -> Iterator[rollup.Piece]:
+    for fact, verdict, footprint in rated:
+        before = 0
+        whole = Interval(verdict.started_at, verdict.ended_at)
+        for bucket, quantity in metering.buckets(verdict.qty_us, whole, bounds[fact.organisation_id]):
+            yield fact, bucket, quantity, before, verdict.qty_us, footprint
+            before += quantity
 
 
 def _bounds(months: Sequence[BillingPeriod]) -> list[Interval]:
@@ -326,51 +300,6 @@ def _touches(verdict: Judged, period: BillingPeriod) -> bool:
     if verdict.started_at == verdict.ended_at:
         return period.starts_at <= verdict.started_at < period.ends_at
     return verdict.started_at < period.ends_at and period.starts_at < verdict.ended_at
-
-
-def _add_hours(pieces: Iterable[tuple[UsageFact | UsageRecord, datetime, int]]) -> None:
-    """Σ quantities per (attempt, resource, price, bucket) into the roll-up, in key order."""
-    hours: dict[tuple[Any, ...], _Hour] = {}
-    for source, bucket, quantity in pieces:
-        key = (
-            source.attempt_ref, source.resource, source.price_version_ref, source.unit_price_micro, source.discount_ppm, bucket,
-        )  # fmt: skip
-        known = 0 if source.green_ratio_ppm is None else quantity
-        weight = known * (source.green_ratio_ppm or 0)
-        row = hours.get(key)
-        if row is None:
-            values = {name: getattr(source, name) for name in SNAPSHOT} | {"bucket_at": bucket.isoformat()}
-            hours[key] = _Hour(values, quantity, known, weight)
-        else:
-            hours[key] = replace(
-                row,
-                qty_us=row.qty_us + quantity,
-                green_known_us=row.green_known_us + known,
-                green_weight=row.green_weight + weight,
-            )
-    if not hours:
-        return
-    rows = [
-        {**hour.values, "qty_us": hour.qty_us, "green_known_us": hour.green_known_us, "green_weight": hour.green_weight}
-        for _, hour in sorted(hours.items())
-    ]
-    columns = [*SNAPSHOT, "bucket_at", "qty_us", "green_known_us", "green_weight"]
-    types = {
-        "bucket_at": "timestamptz",
-        "qty_us": "numeric",
-        "green_known_us": "numeric",
-        "green_weight": "numeric",
-        **ROLL_UP_TYPES,
-    }
-    shape = ", ".join(f"{name} {types.get(name, 'text')}" for name in columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO billing_usagehour ({', '.join(columns)}) SELECT {', '.join(columns)} FROM jsonb_to_recordset(%s::jsonb) AS x({shape})"  # noqa: S608
-            f" ON CONFLICT ({ROLL_UP_KEY}) DO UPDATE SET qty_us = billing_usagehour.qty_us + excluded.qty_us,"
-            " green_known_us = billing_usagehour.green_known_us + excluded.green_known_us,"
-            " green_weight = billing_usagehour.green_weight + excluded.green_weight",
-            [json.dumps(rows)],
-        )
 
 
 def _note_late(late: dict[tuple[Key, int], BillingPeriod], now: datetime) -> None:
@@ -447,18 +376,3 @@ def _answers(
     if conflicts:
         _note_anomalies(conflicts, now)
     return said
-
-
-def _records_of(period: BillingPeriod) -> Iterable[UsageRecord]:
-    return UsageRecord.objects.filter(
-        organisation_id=period.organisation_id,
-        state=RecordState.OK,
-        ended_at__gte=period.starts_at,
-        started_at__lt=period.ends_at,
-    ).iterator(chunk_size=5000)
-
-
-def _clipped(row: UsageRecord, bounds: Interval) -> list[tuple[datetime, int]]:
-    """The buckets of a record inside `bounds`."""
-    pieces = metering.buckets(row.qty_us, Interval(row.started_at, row.ended_at), [bounds])
-    return [(bucket, quantity) for bucket, quantity in pieces if bucket in bounds]

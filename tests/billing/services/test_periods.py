@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from billing.domain.periods import PeriodState
 from billing.models import BillingPeriod, DocumentCounter, Invoice, InvoiceDocument, LateChange, Txn, UsageHour
-from billing.services import invoices, locks, months, periods, usage
+from billing.services import invoices, locks, months, periods, rollup, usage
 from portal.kit.errors import Conflict, InvalidInput, NotFound
 from portal.outbox.models import OutboxMessage
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant, case, moment, october
@@ -256,12 +256,12 @@ def test_a_roll_up_that_lost_something_is_made_again_by_the_close_and_by_the_dai
     whole = list(UsageHour.objects.order_by("bucket_at").values_list("bucket_at", "qty_us"))
     assert len(whole) == 3
     UsageHour.objects.filter(bucket_at=whole[1][0]).delete()
-    assert len(usage.prove(now=fact.ended_at)) == 1
+    assert len(rollup.prove(now=fact.ended_at)) == 1
     assert list(UsageHour.objects.order_by("bucket_at").values_list("bucket_at", "qty_us")) == whole
     UsageHour.objects.all().update(qty_us=1)
     october(tenant)
     assert list(UsageHour.objects.order_by("bucket_at").values_list("bucket_at", "qty_us")) == whole
-    assert usage.prove(now=fact.ended_at) == []
+    assert rollup.prove(now=fact.ended_at) == []
 
 
 @together

@@ -8,7 +8,7 @@ import pytest
 
 from billing.models import AttemptEnding, UsageAnomaly, UsageHour, UsageRecord
 from billing.selectors import usage as used
-from billing.services import usage
+from billing.services import rollup, usage
 from portal.kit.errors import Conflict, InvalidInput, NotFound
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant, october
 from tests.billing.services.test_periods import in_threads
@@ -52,7 +52,7 @@ def test_p33_ten_thousand_reports_five_times_in_any_order_from_four_threads():
     assert (answers.count("stored"), answers.count("duplicate"), len(answers)) == (10_000, 40_000, 50_000)
     assert UsageRecord.objects.count() == 10_000
     assert sum(row.qty_us for row in UsageHour.objects.all()) == 10_000 * 60_000_000
-    assert usage.prove(now=NOW) == []
+    assert rollup.prove(now=NOW) == []
     assert october(tenant).total_minor == 66_667
     assert not UsageAnomaly.objects.exists()
 
@@ -198,7 +198,7 @@ def test_the_daily_proof_finds_an_overlap():
     tenant = a_tenant()
     for seq, minute in ((1, 0), (5, 10), (9, 5)):
         usage.record(fact=a_fact(tenant, seq=seq, started_at=START + timedelta(minutes=minute), seconds=420), now=NOW)
-    found = usage.prove(now=NOW)
+    found = rollup.prove(now=NOW)
     assert len(found) == 2
     assert all("overlaps" in text for text in found)
 
