@@ -20,11 +20,12 @@ more than the allocation allows          clipped to it, the anomaly is kept
 
 import hashlib
 import json
-import json.encoder
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from portal.kit.intervals import Interval
@@ -140,21 +141,31 @@ class UsageFact:
     def content_hash(self) -> str:
         """SHA-256 of everything the fact says: the same key with another hash is a conflict.
 
-        It is the digest of the JSON of all fields, sorted by name, written piece by piece because every fact that arrives is hashed (a test holds it to
+        It is the digest of the JSON of all fields, sorted by name; what facts of one attempt have in common is written once (a test holds it to
         ``json.dumps``). A field that came later counts only where it says something, so a fact stored before it existed keeps its hash.
         """
-        parts = []
-        for name, head in HEADS:
-            value = getattr(self, name)
-            if name in LATER and (value is None or value == ""):
-                continue
-            parts.append(head + _json(value))
-        return hashlib.sha256(("{" + ", ".join(parts) + "}").encode()).hexdigest()
+        said = _template(*_common(self)) % (
+            self.count_milli,
+            _time(self.ended_at),
+            self.fence,
+            "null" if self.green_ratio_ppm is None else self.green_ratio_ppm,
+            json.dumps(dict(self.labels), sort_keys=True, ensure_ascii=False) if self.labels else "{}",
+            "null" if self.pue_milli is None else self.pue_milli,
+            self.qty_us,
+            self.seq,
+            _time(self.started_at),
+        )
+        return hashlib.sha256(said.encode()).hexdigest()
 
 
 LATER = frozenset({"power_mw", "power_basis", "grid_g_per_kwh"})
 """Fields of a fact that the first version did not have."""
-HEADS = tuple((field.name, f'"{field.name}": ') for field in sorted(fields(UsageFact), key=lambda field: field.name))
+VARYING = frozenset(
+    {"count_milli", "ended_at", "fence", "green_ratio_ppm", "labels", "pue_milli", "qty_us", "seq", "started_at"}
+)
+"""Fields that differ between the facts of one attempt; each has its place in the template of their hash."""
+COMMON = tuple(sorted(field.name for field in fields(UsageFact) if field.name not in VARYING))
+_common = attrgetter(*COMMON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +228,7 @@ def most(count_milli: int, microseconds: int) -> int:
 
 def judge(fact: UsageFact, known: Known, *, now: datetime) -> Judged:
     """Decide what is stored of a fact that arrives at `now`; the first reason in the table of this module wins."""
-    if known.stale or known.closed or any(n.fence != fact.fence for n in known.neighbours):
+    if known.stale or known.closed or any([n.fence != fact.fence for n in known.neighbours]):
         return _kept(fact, RecordState.REJECTED_STALE, Oddity.STALE)
     fault = _fault(fact, known, now)
     if fault:
@@ -309,17 +320,19 @@ def _offset(whole: Interval, moment: datetime) -> int:
     return Interval(whole.start, moment).microseconds
 
 
-_QUOTED = json.encoder.encode_basestring
+@lru_cache(maxsize=4096)
+def _template(*common: Any) -> str:
+    """The JSON of a fact with %s where facts of one attempt differ."""
+    known = dict(zip(COMMON, common, strict=True))
+    parts = []
+    for name in sorted({*COMMON, *VARYING}):
+        if name in VARYING:
+            parts.append(f'"{name}": %s')
+        elif name not in LATER or known[name] not in (None, ""):
+            parts.append(f'"{name}": {json.dumps(known[name], ensure_ascii=False)}'.replace("%", "%%"))
+    return "{" + ", ".join(parts) + "}"
 
 
-def _json(value: Any) -> str:
-    """A field's value as JSON: text and numbers as they are, times in UTC, mappings by key."""
-    if type(value) is str:
-        return _QUOTED(value)
-    if type(value) is int:
-        return str(value)
-    if isinstance(value, datetime):
-        return '"' + (value if value.tzinfo is UTC else value.astimezone(UTC)).isoformat() + '"'
-    if isinstance(value, Mapping):
-        return "{}" if not value else json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False)
+def _time(moment: datetime) -> str:
+    """A time as JSON, in UTC."""
+    return f'"{(moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()}"'

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connection
@@ -14,10 +14,13 @@ from billing.models import BillingPeriod
 from portal.kit.intervals import Interval
 
 COLUMNS = (
-    "r.id, r.attempt_ref, r.resource, r.seq, r.started_at, r.ended_at, r.qty_us, r.sku, r.price_version_ref, r.unit_price_micro, r.currency,"
+    "r.id, r.attempt_ref, r.resource, r.seq, (extract(epoch FROM r.started_at) * 1000000)::bigint,"
+    " (extract(epoch FROM r.ended_at) * 1000000)::bigint, r.qty_us, r.sku, r.price_version_ref, r.unit_price_micro, r.currency,"
     " r.tiers::text, r.discount_ppm, r.project_ref, r.project_name, r.department, r.provider_ref, r.provider_name, r.node_ref, r.job_ref,"
     " r.region, r.zone, r.hardware_model, r.virtual, r.green_ratio_ppm, r.demo, coalesce(e.reason, '')"
 )
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""Times are read as whole microseconds since then: a month has a million records, and a number is read ten times faster than a time."""
 FROM = " FROM billing_usagerecord r LEFT JOIN billing_attemptending e ON e.attempt_ref = r.attempt_ref AND NOT e.billed WHERE r.state = 'ok'"
 
 
@@ -49,7 +52,11 @@ def _parts(where: str, values: Sequence[Any], bounds: Interval, *, correction_of
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {COLUMNS}{FROM}{where}", values)
         for row in cursor.fetchall():
-            start, end, quantity = row[4], row[5], row[6]
+            start, end, quantity = (
+                EPOCH + timedelta(microseconds=row[4]),
+                EPOCH + timedelta(microseconds=row[5]),
+                row[6],
+            )
             if start < bounds.start or end > bounds.end:
                 whole = Interval(start, end)
                 inside = whole.clip(bounds)

@@ -424,8 +424,12 @@ def _write_proofs(rows: Sequence[InvoiceLine], lines: Sequence[Line]) -> None:
             for part, quantity in line.slices:
                 key = (part.record_id, part.started_at, part.ended_at)
                 shares[key] = shares.get(key, 0) + quantity
-            for key, quantity in shares.items():
-                copy.write_row((row.id, *key, quantity))
+            copy.write(
+                "".join(
+                    f"{row.id}\t{record}\t{start.isoformat()}\t{end.isoformat()}\t{quantity}\n"
+                    for (record, start, end), quantity in shares.items()
+                )
+            )
 
 
 def _posting(invoice: Invoice) -> ledger.Posting:

@@ -35,6 +35,11 @@ COPY = f"COPY billing_usagerecord ({', '.join(RECORD)}) FROM STDIN"
 CHUNK = 1000
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 NONE = Footprint()
+ANSWERS = {
+    RecordState.OK: Answer.STORED,
+    RecordState.QUARANTINED: Answer.QUARANTINED,
+    RecordState.REJECTED_STALE: Answer.REJECTED_STALE,
+}
 _common = attrgetter(*SNAPSHOT)
 
 CLAIM = """
@@ -339,12 +344,7 @@ def _note_anomalies(odd: Iterable[tuple[UsageFact, Oddity]], now: datetime) -> N
 
 
 def _answer(verdict: Judged) -> Recorded:
-    answer = {
-        RecordState.OK: Answer.STORED,
-        RecordState.QUARANTINED: Answer.QUARANTINED,
-        RecordState.REJECTED_STALE: Answer.REJECTED_STALE,
-    }[verdict.state]
-    return Recorded(answer, verdict.oddity)
+    return Recorded(ANSWERS[verdict.state], verdict.oddity)
 
 
 def _answers(

@@ -1,9 +1,12 @@
 """Metering: what becomes of a fact, and cuts that lose nothing."""
 
+import hashlib
 import itertools
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -211,3 +214,22 @@ def test_u1_the_order_of_honest_facts_does_not_matter(order, data):
 
 def test_resources_are_the_five_of_the_wire():
     assert [str(each) for each in Resource] == ["core", "card", "memory_gib", "storage_gib", "network_byte"]
+
+
+@given(
+    st.text(max_size=8), st.one_of(st.none(), st.integers(0, 10**6)), st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
+    st.booleans(), st.sampled_from([(), ((100, 5), (None, 3))]),
+)  # fmt: skip
+def test_the_hash_of_a_fact_is_that_of_its_sorted_json_without_what_came_later(name, ratio, labels, virtual, tiers):
+    one = replace(
+        fact(), project_name=name, green_ratio_ppm=ratio, labels=labels, virtual=virtual, tiers=tiers,
+        started_at=START.astimezone(ZoneInfo("Asia/Shanghai")),
+    )  # fmt: skip
+    values = {field.name: getattr(one, field.name) for field in fields(UsageFact) if field.name not in metering.LATER}
+
+    def plain(value):
+        return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else dict(value)
+
+    text = json.dumps(values, sort_keys=True, default=plain, ensure_ascii=False)
+    assert one.content_hash() == hashlib.sha256(text.encode()).hexdigest()
+    assert replace(one, power_mw=5).content_hash() != one.content_hash()
