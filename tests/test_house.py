@@ -591,6 +591,7 @@ def test_make_targets_are_short() -> None:
         "engines",
         "chaos",
         "drill",
+        "books",
         "screens",
         "fresh",
     ]
