@@ -189,7 +189,7 @@ def as_csv(frozen: Mapping[str, Any], language: str) -> bytes:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([words[column] for column in CSV_COLUMNS])
     for line in frozen["lines"]:
-        writer.writerow([_harmless(cell) for cell in _cells(frozen, line, words)])
+        writer.writerow([harmless(cell) for cell in _cells(frozen, line, words)])
     return (BOM + out.getvalue()).encode()
 
 
@@ -282,7 +282,7 @@ def _cells(frozen: Mapping[str, Any], line: Mapping[str, Any], words: Mapping[st
     ]  # fmt: skip
 
 
-def _harmless(cell: Any) -> Any:
+def harmless(cell: Any) -> Any:
     """Text that begins like a formula gets an apostrophe; numbers below zero stay numbers."""
     if isinstance(cell, str) and cell[:1] in {"=", "+", "@", "\t", "\r"}:
         return "'" + cell

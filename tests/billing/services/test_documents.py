@@ -144,7 +144,7 @@ def test_the_csv_has_a_byte_order_mark_and_runs_no_formula(invoice):
     ("cell", "safe"), [("-1.50", "-1.50"), ("-1+1", "'-1+1"), ("@x", "'@x"), ("+1", "'+1"), (-3, -3), ("a=b", "a=b")]
 )
 def test_cells_that_a_spreadsheet_would_run_are_quoted(cell, safe):
-    assert documents._harmless(cell) == safe
+    assert documents.harmless(cell) == safe
 
 
 def test_lines_add_up_in_every_format(invoice):
