@@ -78,12 +78,25 @@ def point(row: Mapping[str, Any], pick: int | None) -> dict[str, Any]:
         "high": figures.estimate(row["high_micro"], code),
         "finish": row["time_s"],
         "green_ppm": row["green_ppm"],
+        "carbon": carbon_note(row.get("carbon") or {}),
         "transfer": figures.estimate(row["transfer_micro"], code) if row["transfer_micro"] else _("none"),
         "transfer_note": transfer_note(row.get("transfer", [])),
         "roles": [role(name) for name in row["roles"]],
         "virtual": row.get("virtual", False),
         "isolation": row.get("isolation", ""),
     }
+
+
+def carbon_note(carbon: Mapping[str, Any]) -> str:
+    """About 120 g CO₂; from 02:00 UTC 30 % less."""
+    if carbon.get("grams") is None:
+        return ""
+    text = _("about %(grams)s g CO₂") % {"grams": figures.number(carbon["grams"])}
+    later = carbon.get("greener_start")
+    if later:
+        values = {"at": str(later["at"])[11:16], "percent": figures.number(later["saved_percent"])}
+        text += "; " + _("from %(at)s UTC %(percent)s %% less") % values
+    return text
 
 
 def transfer_note(lines: Sequence[Any]) -> str:

@@ -1,3 +1,4 @@
+from marketplace.models.energy import EnergyHour
 from marketplace.models.fingerprints import CheckedRun, Fingerprint
 from marketplace.models.nodes import Device, Enrolment, Inventory, Node
 from marketplace.models.offers import Offer, PriceVersion
@@ -7,6 +8,7 @@ from marketplace.models.references import ReferencePrice
 __all__ = [
     "CheckedRun",
     "Device",
+    "EnergyHour",
     "Enrolment",
     "Fingerprint",
     "Inventory",

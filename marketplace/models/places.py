@@ -23,6 +23,7 @@ class Region(models.Model):
     green_ratio_ppm = models.PositiveIntegerField(null=True)  # published carbon-free share of the grid; null = unknown
     carbon_g_per_kwh = models.PositiveIntegerField(null=True)  # location-based
     figures_source = models.CharField(max_length=200, blank=True)  # where the two figures come from, with date
+    grid_zone = models.CharField(max_length=40, blank=True)  # whose hours (EnergyHour) hold here; "" = none known
 
     class Meta:
         constraints = [

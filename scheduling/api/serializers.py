@@ -116,6 +116,11 @@ class PointOut(serializers.Serializer):
     transfer = serializers.DictField()
     prices = serializers.DictField()
     window = serializers.DictField(allow_null=True)
+    carbon = serializers.DictField(
+        allow_null=True,
+        help_text="grams, watt_hours, grams_per_kwh (null = unknown), basis hourly|yearly|unknown, accounting "
+        "location-based; with slack also greener_start: at, grams, saved_percent",
+    )
     roles = serializers.ListField(child=serializers.CharField())
 
 

@@ -91,6 +91,7 @@ def point(row: Mapping[str, Any]) -> Shown:
         },
         "prices": row.get("prices", {}),
         "window": row.get("window"),
+        "carbon": row.get("carbon"),
         "roles": row["roles"],
     }
 

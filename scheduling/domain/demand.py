@@ -149,6 +149,7 @@ class Placement:
     avoid: tuple[str, ...] = ()
     verified: bool = True
     deadline: str = ""  # RFC 3339, or a duration from submission; "" = none
+    slack_s: int = 0  # so long the start may wait for greener hours
 
 
 @dataclass(frozen=True)
@@ -316,4 +317,6 @@ def _placement(wish: Placement) -> dict[str, Any]:
     shown |= {"regions": list(wish.regions), "avoid": list(wish.avoid), "verified": wish.verified}
     if wish.deadline:
         shown["deadline"] = wish.deadline
+    if wish.slack_s:
+        shown["slack"] = values.duration_text(wish.slack_s)
     return shown

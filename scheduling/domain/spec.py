@@ -732,6 +732,7 @@ class _Reader:
             avoid=avoid,
             verified=self.flag("placement.verified", fields.get("verified"), True),
             deadline=self.deadline(fields.get("deadline")),
+            slack_s=self.slack(fields, pick, optimize),
         )
 
     def weights(self, value: object, pick: str) -> dict[str, int]:
@@ -774,6 +775,19 @@ class _Reader:
                 self.place(below, *parts[:2])
                 found.append(text)
         return tuple(found)
+
+    def slack(self, fields: Mapping[str, object], pick: str, optimize: tuple[str, ...]) -> int:
+        slack = self.delay("placement.slack", fields.get("slack"), 0)
+        weights = self.mapping("placement.weights", fields.get("weights"))
+        asked = {Pick.GREENEST: True, Pick.WEIGHTS: bool(weights.get(Objective.GREEN))}
+        if slack and not asked.get(Pick(pick), Objective.GREEN in optimize and pick in (Pick.KNEE, Pick.ASK)):
+            self.wrong(
+                "placement.slack",
+                "exclusive_fields",
+                N_("the start waits for greener hours, so green must count"),
+                "pick: greenest",
+            )
+        return slack
 
     def deadline(self, value: object) -> str:
         text = self.text("placement.deadline", value)

@@ -52,6 +52,7 @@ PLACEMENT = (
     "avoid",
     "verified",
     "deadline",
+    "slack",
 )
 INPUT = ("url", "content", "path", "name", "description", "type", "size_bytes", "region", "sha256")
 OUTPUT = ("path", "name", "description", "type", "size_bytes", "required")
@@ -82,7 +83,7 @@ UNSUPPORTED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "resources": ("shm_size", "ports", "any_of", "ordered", "instance_type"),
-    "placement": ("min_reliability", "max_regions", "slack", "preset"),
+    "placement": ("min_reliability", "max_regions", "preset"),
     "network": ("hosts",),
     "inputs": ("streamable",),
     "outputs": ("url", "path_prefix"),
@@ -252,4 +253,5 @@ def _placement() -> dict[str, Any]:
         "avoid": _TEXTS,
         "verified": {"type": "boolean", "default": True},
         "deadline": {"type": "string", "description": "latest end: a time (RFC 3339) or a duration"},
+        "slack": {**_DURATION, "description": "so long the start may wait for greener hours"},
     }

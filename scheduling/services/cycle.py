@@ -25,7 +25,7 @@ from scheduling.domain.reasons import EndReason, RetryEvent, WaitReason
 from scheduling.models import NodeState, Task
 from scheduling.selectors import asking, jobs, snapshot
 from scheduling.selectors.snapshot import Market
-from scheduling.services import booking, waiting
+from scheduling.services import booking, shifting, waiting
 from scheduling.services.booking import Outcome, Plan, Told
 
 MOST_PLACED = 500
@@ -130,6 +130,10 @@ def _turn(cycle: _Cycle, task: Task) -> bool:
     if known is None:
         decision = cycle.batch.decide(question.key, question.requests, question.policy)
         if decision.row is not None:
+            until = shifting.later(task, spec, decision, now=cycle.now) if spec.placement.slack_s else None
+            if until is not None and shifting.postpone(task, until=until):
+                _wait(cycle, task, waiting.held_back(task, cycle.now) or {})
+                return False
             _plan(cycle, task, (cycle.told.get(id(decision)) or _tell(cycle, decision),))
             return True
         if cycle.left_out:  # what was left out of this cycle may fit in the next

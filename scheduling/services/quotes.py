@@ -20,6 +20,7 @@ from scheduling.domain.placement import Decision, decide_in_order
 from scheduling.domain.quote import QuoteEvent, QuoteState, advance
 from scheduling.models import Quote
 from scheduling.selectors import asking, snapshot
+from scheduling.selectors.footprint import Electricity
 from scheduling.selectors.snapshot import Market
 from scheduling.services import specs
 
@@ -57,7 +58,7 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
         spec_digest=spec_digest(shown),
         rental=job.task.resources.rental,
         currency=actor_org.currency,
-        points=points(decision, market),
+        points=points(decision, market, slack_s=job.task.placement.slack_s),
         pick=_index_of(decision) if chosen else None,
         reason=reason,
         seen=_seen(decision),
@@ -92,15 +93,18 @@ def expire(*, now: datetime) -> int:
         return open_ones.update(state=advance(QuoteState.OPEN, QuoteEvent.LAPSED))
 
 
-def points(decision: Decision, market: Market) -> list[dict[str, Any]]:
-    """The shown points with the price versions behind them."""
+def points(decision: Decision, market: Market, *, slack_s: int = 0) -> list[dict[str, Any]]:
+    """The shown points with the price versions behind them, and what each would emit."""
     made = decision.points() if decision.row is not None else []
-    rental = decision.problem.request.rental
+    request = decision.problem.request
+    rental = request.rental
+    power = Electricity.at(market.now)
     return [
         {
             **point,
             "prices": prices_of(market.live[point["node"]], rental, point["card_model"]),
             "window": dict(market.live[point["node"]].window or {}) or None,
+            "carbon": power.of_point(point, memory_mib=request.memory_mib, slack_s=slack_s),
         }
         for point in made
     ]

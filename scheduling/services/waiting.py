@@ -31,7 +31,7 @@ def over(task: Task, spec: TaskSpec, now: datetime) -> EndReason | None:
         return EndReason.DEADLINE_PASSED
     if is_spent(task):  # held tasks wait for as long as it takes: they lack money, not capacity
         return EndReason.BUDGET_EXHAUSTED if task.job.budget_on_exceed == "stop" else None
-    if _waits_too_long(task, timedelta(seconds=spec.retry_for_s), now):
+    if _waits_too_long(task, timedelta(seconds=spec.retry_for_s + spec.placement.slack_s), now):
         return EndReason.NO_CAPACITY
     return None
 

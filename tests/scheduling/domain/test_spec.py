@@ -224,7 +224,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("placement: {avoid: [east/zz]}", "unknown_zone", "placement.avoid.0", ""),
     ("placement: {pick: ask}", "choice_required", "placement.pick", "point"),
     ("placement: {max_latency_ms: 20}", "field_required", "placement.latency_to", ""),
-    ("placement: {slack: 8h}", "unsupported_field", "placement.slack", ""),
+    ("placement: {slack: 8h, pick: cheapest}", "exclusive_fields", "placement.slack", "pick: greenest"),
+    ("placement: {slack: soon}", "bad_quantity", "placement.slack", ""),
     ("placement: {deadline: soon}", "bad_quantity", "placement.deadline", ""),
     ("placement: {deadline: '2026-12-01T00:00:00'}", "bad_value", "placement.deadline", "Z"),
     ("placement: {deadline: '2026-11-01T00:00:00Z'}", "out_of_range", "placement.deadline", ""),
@@ -478,5 +479,5 @@ def test_the_schema_lists_what_is_carried_out_and_what_is_not() -> None:
     assert set(served["properties"]) == set(SUPPORTED[""])
     assert served["x-unsupported"] == list(UNSUPPORTED[""])
     assert set(served["properties"]["resources"]["properties"]) == set(SUPPORTED["resources"])
-    assert "slack" in served["properties"]["placement"]["x-unsupported"]
+    assert "slack" in served["properties"]["placement"]["properties"]
     assert json.loads(json.dumps(served)) == served

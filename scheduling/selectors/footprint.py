@@ -1,0 +1,84 @@
+"""What a place would emit, and what waiting for greener hours would save: for quotes and for the cycle.
+
+Location-based: hourly where the region's grid has hours of the last week, else the region's published yearly mean, else unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from marketplace.selectors import energy
+from marketplace.selectors.energy import Supply
+from scheduling.domain import carbon, timeshift
+from scheduling.domain.carbon import Basis
+from scheduling.domain.timeshift import Start
+
+HOUR_S = 3_600
+
+
+@dataclass
+class Electricity:
+    """The electricity of all zones at one moment; the hours of a grid are read once, when somebody asks."""
+
+    now: datetime
+    supplies: Mapping[tuple[str, str], Supply]
+    _hours: dict[tuple[str, int], energy.Ahead | None]
+
+    @classmethod
+    def at(cls, now: datetime) -> "Electricity":
+        return cls(now, energy.supplies(), {})
+
+    def start(self, region: str, zone: str, *, seconds: int, slack_s: int) -> Start | None:
+        """The greenest start within `slack_s` of a task of `seconds`; None where no hours are known."""
+        supply = self.supplies.get((region, zone))
+        if supply is None or not supply.grid_zone:
+            return None
+        hours = (slack_s + seconds) // HOUR_S + 2
+        key = (supply.grid_zone, hours)
+        if key not in self._hours:
+            self._hours[key] = energy.ahead(grid_zone=supply.grid_zone, now=self.now, hours=hours)
+        known = self._hours[key]
+        if known is None:
+            return None
+        into = int((self.now - self.now.replace(minute=0, second=0, microsecond=0)).total_seconds())
+        series = np.array(known.carbon_mg, dtype=np.float64)
+        return timeshift.best_start(series, into_hour_s=into, duration_s=seconds, slack_s=slack_s)
+
+    def of_point(self, point: Mapping[str, Any], *, memory_mib: int, slack_s: int) -> dict[str, Any]:
+        """A point's `carbon`: grams, watt-hours, basis, g/kWh; with slack also the greener start and what it saves."""
+        region, zone = str(point["region"]), str(point["zone"])
+        seconds = max(1, int(point["expected_s"]))
+        supply = self.supplies.get((region, zone), Supply("", None, None))
+        begin = self.start(region, zone, seconds=seconds, slack_s=slack_s)
+        power = carbon.milliwatts(
+            cores_milli=int(point["cores_milli"]),
+            memory_mib=memory_mib,
+            cards=int(point["cards"]),
+            card_model="virtual" if point["virtual"] else str(point["card_model"]),
+        )
+        basis = Basis.HOURLY if begin is not None else Basis.YEARLY if supply.yearly_mg is not None else Basis.UNKNOWN
+        mean = round(begin.mean_now) if begin is not None else supply.yearly_mg
+        now = carbon.footprint(
+            power_mw=power, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=mean, basis=basis
+        )
+        shown: dict[str, Any] = {
+            "grams": now.grams,
+            "watt_hours": now.watt_hours,
+            "basis": now.basis,
+            "grams_per_kwh": None if mean is None else round(mean / 1_000, 1),
+            "accounting": "location-based",
+        }
+        if begin is not None and begin.delay_s:
+            later = carbon.footprint(
+                power_mw=power, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=round(begin.mean), basis=basis
+            )
+            moment = self.now + timedelta(seconds=begin.delay_s)
+            shown["greener_start"] = {
+                "at": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "grams": later.grams,
+                "saved_percent": round(begin.saved * 100, 1),
+            }
+        return shown
