@@ -6,8 +6,8 @@ possible.
 | no metric, or a value that is not a positive number | refused `unreadable` |
 | above 1.05 × a published peak that cites the vendor's data sheet | refused `report_forged` |
 | short suite, or no run that the portal timed, where the operator demands both | refused `not_checked` |
+| short suite (one pass; the embedded profile's) | accepted, labelled short; its profile claims no more than the portal's clock allows |
 | a claim above 1.15 × what the portal's clock measured, or a like operator above 6 × it | refused `claim_above_measured` |
-| short suite (one pass; the embedded profile's) | accepted, labelled short |
 | spread (CV) of an operator ≥ 10 %, fewer than 3 passes, or clean share < 0.8 | unstable: the previous one stays |
 | else | accepted |
 
@@ -49,6 +49,7 @@ RISE_SUSPECT = 1.1
 RECHECK_EVERY = timedelta(days=3)
 SOAK_S = 300
 PEAK_TOLERANCE = 1.05
+NO_BOUND: Mapping[str, float] = {}
 
 
 class Verdict(StrEnum):
@@ -133,7 +134,7 @@ def judge(
         return Judgement(Verdict.REFUSED, "unreadable")
     if demand_check and (short or not {challenge.Kind.GEMM, challenge.Kind.MEMORY} <= {run.kind for run in checked}):
         return Judgement(Verdict.REFUSED, "not_checked")
-    if _claims_too_much(metrics, checked, share):
+    if not short and _claims_too_much(metrics, checked, share):  # beside other work an honest short run is slow, too
         return Judgement(Verdict.REFUSED, "claim_above_measured")
     profile = card_profile(metrics)
     for model in models:
@@ -189,23 +190,42 @@ def _claims_too_much(metrics: Sequence[MetricLike], checked: Sequence[Checked], 
     return False
 
 
+def allowed(checked: Sequence[Checked], share: float) -> dict[str, float]:
+    """Operator → the most that its claim counts for, by what the portal timed."""
+    most = {}
+    for kind, name in CHECKED.items():
+        seen = measured(checked, kind)
+        if seen is not None:
+            most[name] = challenge.CLAIM * seen * (share if kind is challenge.Kind.GEMM else 1.0)
+    return most
+
+
 def rises(before: Profile, after: Profile) -> bool:
     """Is some metric more than a tenth above the last measurement?"""
     pairs = zip(before.metrics(), after.metrics(), strict=True)
     return any(old and new and new > RISE_SUSPECT * old for old, new in pairs)
 
 
-def _best(metrics: Sequence[MetricLike], prefix: str, divisor: float) -> float | None:
-    values = [metric.value / divisor for metric in metrics if metric.name.startswith(prefix)]
+def _best(
+    metrics: Sequence[MetricLike], prefix: str, divisor: float, most: Mapping[str, float] = NO_BOUND
+) -> float | None:
+    values = [
+        min(metric.value, most.get(metric.name, math.inf)) / divisor
+        for metric in metrics
+        if metric.name.startswith(prefix)
+    ]
     return max(values) if values else None
 
 
-def cpu_profile(metrics: Sequence[MetricLike]) -> Profile:
-    """Of the node's processors: checked GEMM and memory (unchecked: the best GEMM, the triad), the stream to the portal (GB/s)."""
-    compute = _best(metrics, "checked_gemm", 1000.0) or _best(metrics, "gemm", 1000.0)
+def cpu_profile(metrics: Sequence[MetricLike], most: Mapping[str, float] = NO_BOUND) -> Profile:
+    """Of the node's processors: checked GEMM and memory (unchecked: the best GEMM, the triad), the stream to the portal (GB/s).
+
+    `most` bounds operators (:func:`allowed`).
+    """
+    compute = _best(metrics, "checked_gemm", 1000.0, most) or _best(metrics, "gemm", 1000.0)
     kept = min(_best(metrics, "soak_keep", 1.0) or 1.0, 1.0)
-    memory = _best(metrics, "checked_memory", 1000.0) or _best(metrics, "triad", 1000.0)
-    return Profile(None if compute is None else compute * kept, memory, _best(metrics, "stream", 1.0))
+    memory = _best(metrics, "checked_memory", 1000.0, most) or _best(metrics, "triad", 1000.0)
+    return Profile(None if compute is None else compute * kept, memory, _best(metrics, "stream", 1.0, most))
 
 
 def card_profile(metrics: Sequence[MetricLike]) -> Profile:
@@ -215,8 +235,8 @@ def card_profile(metrics: Sequence[MetricLike]) -> Profile:
     )
 
 
-def stored_metrics(metrics: Sequence[MetricLike]) -> dict[str, Any]:
-    """As kept: numbers as decimal text, so that they stay as reported; the two profiles beside the operators."""
+def stored_metrics(metrics: Sequence[MetricLike], most: Mapping[str, float] = NO_BOUND) -> dict[str, Any]:
+    """As kept: numbers as decimal text, so that they stay as reported; beside them the two profiles, bounded by `most`."""
     return {
         "operators": {
             metric.name: {
@@ -231,7 +251,7 @@ def stored_metrics(metrics: Sequence[MetricLike]) -> dict[str, Any]:
             }
             for metric in metrics
         },
-        "cpu": _texts(cpu_profile(metrics)),
+        "cpu": _texts(cpu_profile(metrics, most)),
         "card": _texts(card_profile(metrics)),
     }
 

@@ -37,17 +37,18 @@ def accept(*, node: Node, report: ReportLike, now: datetime) -> Fingerprint:
     """
     models = list(node.devices.filter(present=True, virtual=False).values_list("model", flat=True))
     runs = challenges.passed(node=node, runs=report.runs, short=report.short, now=now)
+    checked, share = challenges.checked(runs), rules.share_of(node.cores_milli)
     judgement = rules.judge(
         report.metrics,
         short=report.short,
         models=models,
-        checked=challenges.checked(runs),
-        share=rules.share_of(node.cores_milli),
+        checked=checked,
+        share=share,
         demand_check=not settings.IDLEWILD_UNCHECKED_FINGERPRINTS,
     )
     if judgement.verdict is rules.Verdict.ACCEPTED and not report.short and not report.stable:
         judgement = rules.Judgement(rules.Verdict.UNSTABLE, "the agent calls it unstable")
-    metrics = rules.stored_metrics(report.metrics)
+    metrics = rules.stored_metrics(report.metrics, rules.allowed(checked, share))
     metrics["machine"] = {
         "threads": report.threads,
         "kernel_library": report.kernel_library,
