@@ -12,13 +12,12 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from . import checkpoints, clocks, machine, staging
+from . import checkpoints, clocks, folders, machine, staging
 from . import protocol as wire
 from .executors import tree
 from .hands import SUPERVISED, Live, log
@@ -31,6 +30,7 @@ from .transport import Refused, Unreachable
 
 WATCH_FAST_S, WATCH_S = 0.05, 0.25
 SLOTS = 90  # of a range of 100 user ids; the last ten belong to the self-test
+TOO_DEEP = "its folders are nested too deeply"
 CHECKPOINT_TICK_S = 0.2
 LAST_CHECKPOINT_MS = 60_000
 STOP_TOLD_WITHIN_MS = 42_000  # the portal's patience is 45 s
@@ -90,7 +90,7 @@ class Attempts(Reporting):
         try:
             folder = self._folder(live)
             if folder.exists():  # left by an agent that died while staging
-                await asyncio.to_thread(shutil.rmtree, folder)
+                await asyncio.to_thread(folders.remove, folder)
             if live.record.slot == 0:
                 live.record = replace(live.record, slot=self._free_slot())
             live.record = replace(live.record, group=self.ground.group(live.attempt.id))
@@ -113,6 +113,8 @@ class Attempts(Reporting):
             self.feed(live.attempt.id, machine.FencedOff())
         except OSError as error:
             self.feed(live.attempt.id, machine.StagingFailed(Reason.START_FAILED, f"the node cannot stage: {error}"))
+        except RecursionError:
+            self.feed(live.attempt.id, machine.StagingFailed(Reason.INPUT_UNREADABLE, TOO_DEEP))
         else:
             self.feed(live.attempt.id, machine.Staged(clocks.boot_ms()))
 
@@ -240,7 +242,7 @@ class Attempts(Reporting):
         async with live.saving:
             try:
                 shot = await asyncio.to_thread(checkpoints.take, folder, spec.checkpoint.path, most, live.saved)
-            except (OSError, checkpoints.TooLarge) as error:
+            except (OSError, checkpoints.TooLarge, RecursionError) as error:
                 log.warning("%s: no checkpoint: %s", live.attempt.id, error)
                 return
             if shot is None:
@@ -324,6 +326,8 @@ class Attempts(Reporting):
             self.feed(live.attempt.id, machine.FencedOff())
         except OSError as error:
             self.feed(live.attempt.id, machine.UploadFailed(Reason.UPLOAD_FAILED, str(error)))
+        except RecursionError:
+            self.feed(live.attempt.id, machine.UploadFailed(Reason.OUTPUT_REFUSED, TOO_DEEP))
         else:
             self.feed(live.attempt.id, machine.Uploaded(outputs))
 
@@ -334,7 +338,7 @@ class Attempts(Reporting):
             task.cancel()
         await self._clear_group(live)
         if self.ground is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder(live), ignore_errors=True)
+            await asyncio.to_thread(folders.remove, self._folder(live))
         self.live.pop(live.attempt.id, None)
         self.wake.set()
 
@@ -401,7 +405,7 @@ class Attempts(Reporting):
             return
         for folder in self.folder.iterdir():
             if folder.name not in self.live:
-                shutil.rmtree(folder, ignore_errors=True)
+                folders.remove(folder)
         if self.ground.layout is None:
             return
         for name in self.ground.layout.names() - set(self.live):

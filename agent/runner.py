@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from . import clocks, machine, probes
+from . import clocks, folders, machine, probes
 from . import protocol as wire
 from .config import save_identity
 from .hands import Live, log
@@ -78,7 +78,7 @@ class Runner(Orders):
         if self.ground is not None and self.ground.layout is not None and not self.live:
             self.ground.layout.remove()
         if self.folder.parent != self.config.state and not self.live:
-            shutil.rmtree(self.folder.parent, ignore_errors=True)
+            folders.remove(self.folder.parent)
 
     def _wall_s(self) -> int:
         return int(time.time())

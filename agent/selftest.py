@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import clocks
+from . import clocks, folders
 from .executors import cgroups
 from .executors.found import find_bwrap
 from .launching import Ground, SupervisorSilent, ask, launch, make_folder, read_facts, start_supervisor
@@ -107,7 +106,7 @@ class Trials:
         log = folder / "supervisor.log"
         if not facts:
             facts = {"message": log.read_text(errors="replace")[-300:] if log.exists() else ""}
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.remove(folder)
         return Ended(facts, output)
 
     async def run(self, script: str, *, pids: int = 256) -> Ended:
@@ -272,7 +271,7 @@ def _neighbours(ground: Ground, secrets: list[Path]) -> Check:
     except (OSError, subprocess.SubprocessError) as error:
         return Check("files_apart", False, str(error)[:500], "let the slot's user reach the folder")
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.remove(folder)
     return Check("files_apart", True, "unreadable")
 
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import clocks
+from . import clocks, folders
 from .executors import cgroups, tree
 from .executors.groups import Group, GroupRefused, Limits, Usage
 from .executors.sandbox import Sandbox, start
@@ -112,23 +112,6 @@ def write_json(path: Path, data: dict[str, Any], *, durable: bool = False) -> No
 
 def open_group(data: dict[str, Any]) -> Group:
     return tree.from_json(data) if data["kind"] == "tree" else cgroups.from_json(data)
-
-
-def _walk(folder: str) -> Iterator[int]:
-    """Bytes on disk of every entry, without following links; a walk that can be interrupted."""
-    stack = [folder]
-    while stack:
-        try:
-            with os.scandir(stack.pop()) as entries:
-                for entry in entries:
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            stack.append(entry.path)
-                        yield entry.stat(follow_symlinks=False).st_blocks * 512
-                    except OSError:
-                        continue
-        except OSError:
-            continue
 
 
 class Supervisor:
@@ -412,11 +395,17 @@ class Supervisor:
             return False
         return self.usage.oom_kills > 0
 
+    def _disk_walk(self) -> Iterator[int]:
+        """All that the job has on the disk of its folder: named files, and deleted ones that it still holds."""
+        folder = self.launch["job_folder"]
+        yield from folders.sizes(folder)
+        yield from folders.deleted_sizes(self.group.pids(), os.stat(folder).st_dev)
+
     def _watch_disk(self, now: int) -> None:
         if self._disk is None:
             if now - self._disk_ms < DISK_EVERY_MS:
                 return
-            self._disk, self._disk_sum = _walk(self.launch["job_folder"]), 0
+            self._disk, self._disk_sum = self._disk_walk(), 0
         for _ in range(DISK_STEP):
             size = next(self._disk, None)
             if size is None:
@@ -424,7 +413,7 @@ class Supervisor:
                 break
             self._disk_sum += size
         if self._disk_sum > self.launch["disk_bytes"]:
-            self._kill(Reason.DISK_FULL, "the job's folder is larger than its disk_size")
+            self._kill(Reason.DISK_FULL, "the job's files are larger than its disk_size, or nested too deeply")
 
     def _sample(self, *, force: bool = False) -> None:
         now = clocks.boot_ms()

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from agent import clocks
+from agent import clocks, folders
 from agent.executors import cgroups
 from agent.executors.found import find_bwrap
 from agent.launching import Ground, launch, make_folder
@@ -56,7 +56,7 @@ def room() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="idlewild-agent-test-"))
     folder.chmod(0o711)
     yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    folders.remove(folder)
 
 
 @pytest.fixture
