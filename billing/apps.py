@@ -10,7 +10,7 @@ class BillingConfig(AppConfig):
 
     def ready(self) -> None:
         from billing.gateways import pdf
-        from billing.services import documents, payments, refunds
+        from billing.services import documents, payments, payouts, provider_accounts, reconcile, refunds
         from portal.outbox.registry import handler
 
         pdf.font_folder()  # a missing font is an error at the start, not a blank page
@@ -23,3 +23,9 @@ class BillingConfig(AppConfig):
         handler("stripe.charge")(payments.perform_charge)
         handler("stripe.cards")(payments.perform_cards)
         handler("stripe.refund")(refunds.perform_refund)
+        handler("stripe.account")(provider_accounts.perform_account)
+        handler("stripe.account_link")(provider_accounts.perform_link)
+        handler("stripe.account_look")(provider_accounts.perform_look)
+        handler("stripe.transfer")(payouts.perform_transfer)
+        handler("stripe.reversal")(payouts.perform_reversal)
+        handler("stripe.reconcile")(reconcile.perform_again)

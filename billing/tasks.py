@@ -2,7 +2,18 @@
 
 from celery import shared_task
 
-from billing.services import budgets, grants, holds, invoices, periods, reminders, rollup
+from billing.services import (
+    budgets,
+    grants,
+    holds,
+    invoices,
+    payments,
+    payouts,
+    periods,
+    reconcile,
+    reminders,
+    rollup,
+)
 from portal import clock
 
 
@@ -35,3 +46,18 @@ def watch_budgets() -> None:
 @shared_task(name="billing.reminders")
 def send_reminders() -> None:
     reminders.send_due(now=clock.now())
+
+
+@shared_task(name="billing.payments")
+def look_after_payments() -> None:
+    payments.refresh(now=clock.now())
+
+
+@shared_task(name="billing.payouts")
+def release_payouts() -> None:
+    payouts.release_due(now=clock.now())
+
+
+@shared_task(name="billing.reconcile")
+def compare_with_the_rail() -> None:
+    reconcile.run(now=clock.now())

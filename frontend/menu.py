@@ -36,6 +36,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                 (_("Jobs"), "jobs", "job", "work.read"),
                 (_("Usage"), "usage", "usage", "money.read"),
                 (_("Invoices"), "invoices", "invoice", "money.read"),
+                (_("Payments"), "payments", "card", "money.read"),
             ],
         ),
         (
@@ -44,6 +45,8 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                 (_("Add a node"), "onboarding", "plug", "nodes.run"),
                 (_("Nodes"), "nodes", "node", "work.read"),
                 (_("Offers"), "offers", "offer", "work.read"),
+                (_("Earnings"), "earnings", "coin", "money.read"),
+                (_("Payouts"), "payouts", "upload", "money.read"),
             ],
         ),
         (
@@ -69,6 +72,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                     (_("Queue"), "queue", "queue", ""),
                     (_("All jobs"), "all_jobs", "list", ""),
                     (_("Organisations"), "organisations", "people", ""),
+                    (_("Payment rail"), "rail", "swap", ""),
                     (_("Audit trail"), "audit", "audit", ""),
                 ],
             )

@@ -57,6 +57,9 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "billing.past_due": ("billing", 1 * HOUR),
     "billing.budgets": ("billing", 1 * MINUTE),
     "billing.reminders": ("billing", 1 * HOUR),
+    "billing.payments": ("billing", 5 * MINUTE),
+    "billing.payouts": ("billing", 1 * HOUR),
+    "billing.reconcile": ("billing", 1 * DAY),
     "billing.prove": ("billing", 1 * DAY),
 }
 

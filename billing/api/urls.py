@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from billing.api import imports, operator, provider, tenant, wallet
+from billing.api import imports, operator, payments, provider, tenant, wallet
 
 urlpatterns = [
     path("usage", tenant.Usage.as_view()),
@@ -36,4 +36,11 @@ urlpatterns = [
     path("operator/invoices/<str:public_id>/write-off", operator.WriteOff.as_view()),
     path("operator/organisations/<str:slug>/terms", operator.Terms.as_view()),
     path("operator/organisations/<str:slug>/credits", operator.Credits.as_view()),
+    path("payments", payments.Payments.as_view()),
+    path("payments:setup", payments.Setup.as_view()),
+    path("payments/pages/<str:public_id>", payments.HostedPage.as_view()),
+    path("payments/<str:public_id>", payments.Payment.as_view()),
+    path("payouts", payments.Payouts.as_view()),
+    path("payouts/account", payments.PayoutAccount.as_view()),
+    path("payouts/<str:public_id>", payments.Payout.as_view()),
 ]

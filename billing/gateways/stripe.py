@@ -41,8 +41,8 @@ TOLERANCE = timedelta(seconds=300)
 CHARGED = ["latest_charge.balance_transaction"]
 
 
-class NoRail(Unavailable):
-    """No payment rail is configured."""
+class NoRail(Conflict):
+    """No payment rail is configured: asking again changes nothing."""
 
     code = "no_payment_rail"
 

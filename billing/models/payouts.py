@@ -36,7 +36,7 @@ class Payout(models.Model):
     amount_minor = models.BigIntegerField(default=0)
     state = models.CharField(max_length=10, default=PayoutState.ACCRUED)
     reason = models.CharField(max_length=30, blank=True)  # why it is not sent yet
-    attempt = models.PositiveIntegerField(default=0)
+    not_before = models.DateTimeField(null=True)  # after one that came back
     transfer = models.CharField(max_length=80, blank=True)
     source = models.CharField(max_length=80, blank=True)  # the one charge it comes from
     reversed_minor = models.BigIntegerField(default=0)
@@ -66,18 +66,27 @@ class Payout(models.Model):
 
 
 class PayoutPart(models.Model):
-    """The share of one invoice in a payout; below zero: what a credit note took back."""
+    """Why a payout has its amount: its parts add up to it.
+
+    | kind | what |
+    |---|---|
+    | share | what one paid invoice brings; below zero: what a credit note took back |
+    | set_off | the provider owed this much |
+    | returned | an earlier payout came back |
+    | carried | below a step of the rail: from the last payout, or to the next |
+    """
 
     payout = models.ForeignKey(Payout, models.PROTECT, related_name="parts")
-    invoice = models.ForeignKey("billing.Invoice", models.PROTECT, related_name="+")
+    kind = models.CharField(max_length=10, default="share")
+    invoice = models.ForeignKey("billing.Invoice", models.PROTECT, null=True, related_name="+")
     amount_minor = models.BigIntegerField()
     at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["payout"], name="payout_part_of")]
+        constraints = [models.CheckConstraint(condition=~Q(amount_minor=0), name="payout_part_not_zero")]
 
     def __str__(self) -> str:
-        return f"{self.payout_id}: {self.amount_minor} of {self.invoice_id}"
+        return f"{self.payout_id}: {self.kind} {self.amount_minor}"
 
 
 class Reversal(models.Model):

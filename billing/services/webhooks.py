@@ -20,7 +20,7 @@ from django.db import transaction
 
 from billing.gateways import stripe as gateway
 from billing.models import InboxState, WebhookInbox
-from billing.services import disputes, mailing, payments, payments_settle, refunds
+from billing.services import disputes, mailing, payments, payments_settle, payouts, provider_accounts, refunds
 from portal.kit.errors import IdlewildError
 
 log = logging.getLogger("idlewild.billing")
@@ -105,10 +105,22 @@ def _customer(wanted: str, about: Mapping[str, Any]) -> Apply:
     return lambda now: payments.note_card(customer=wanted, now=now)
 
 
+def _account(wanted: str, about: Mapping[str, Any]) -> Apply:
+    facts = gateway.account(wanted)
+    return lambda now: provider_accounts.apply(facts=facts, now=now)
+
+
+def _transfer(wanted: str, about: Mapping[str, Any]) -> Apply:
+    facts = gateway.transfer(wanted)
+    return lambda now: payouts.apply(facts=facts, now=now)
+
+
 PREPARE: dict[str, Callable[[str, Mapping[str, Any]], Apply]] = {
     "payment_intent.": _payment,
     "checkout.session.": _session,
     "charge.dispute.": _dispute,
     "refund.": _refund,
     "customer.updated": _customer,
+    "account.updated": _account,
+    "transfer.": _transfer,
 }

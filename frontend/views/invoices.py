@@ -9,14 +9,16 @@ from django.utils.translation import gettext as _
 
 from billing.domain.statement import quantity_text
 from billing.selectors import invoices as selectors
-from billing.selectors import usage
+from billing.selectors import payments, usage
 from billing.services import documents
 from billing.services import invoices as services
 from frontend.doors import PageRequest, page, show
 from frontend.paging import page_of
 from frontend.presenters import figures, money_lines
+from frontend.presenters import payments as present_payments
 from frontend.presenters.topics import topics_of
 from portal import clock
+from portal.accounts.permissions import Deed, may
 from portal.kit.errors import NotFound
 from portal.kit.money import Money
 
@@ -78,6 +80,10 @@ def invoice(request: PageRequest, public_id: str, checked: dict[str, Any] | None
         "groups": money_lines.by_department(lines, found.currency),
         "verification": checked,
         "formats": formats_of(found),
+        "pay": payments.payable(found),
+        "paid_by": [present_payments.row(row) for row in payments.of_invoice(found)],
+        "may_move": may(request.actor, Deed.MONEY_MOVE),
+        "stand_in": payments.stand_in(),
     }
     return show(request, "invoices/detail", context)
 

@@ -110,6 +110,7 @@ CODES: Final[dict[str, str]] = {
     "nothing_to_pay": "Nothing on this invoice can be paid by card: it is paid, not owed, or less than the card service takes.",
     "payment_under_way": "A payment of this invoice is on its way: wait for its end.",
     "not_refundable": "Less than this was paid by card, or is owed back.",
+    "not_reversible": "Only what the provider owes, and what this payout sent, can be taken back.",
     "no_payment_rail": "No card payments are set up here: pay by bank transfer, or ask the operator.",
     "rail_refused": "The payment service refused this; `detail` says why.",
     "rail_busy": "The payment service gave no answer: try again after Retry-After.",

@@ -75,6 +75,9 @@ def pages(things: dict[str, str]) -> list[str]:
         "/usage",
         "/usage?by=job",
         "/invoices",
+        "/payments",
+        "/provide/earnings",
+        "/provide/payouts",
         "/projects",
         f"/projects/{things['project']}",
         "/provide/add",
@@ -97,7 +100,14 @@ def pages(things: dict[str, str]) -> list[str]:
 
 
 PUBLIC = ("/", "/accounts/login/", "/accounts/signup/", "/accounts/password/reset/")
-OPERATOR = ("/operate/fleet", "/operate/queue", "/operate/jobs", "/operate/organisations", "/operate/audit")
+OPERATOR = (
+    "/operate/fleet",
+    "/operate/queue",
+    "/operate/jobs",
+    "/operate/organisations",
+    "/operate/audit",
+    "/operate/rail",
+)
 
 
 def clean(path: str, answer: Any) -> None:
@@ -247,6 +257,7 @@ def test_every_page_of_the_url_list_is_in_this_test(things: dict[str, str], ada:
     only_by_post_or_elsewhere = {
         "preferences", "switch", "invitation", "job_cancel", "job_retry", "job_output",
         "invoice", "invoice_verify", "invoice_line", "invoice_document",
+        "invoice_pay", "payment", "payment_cards", "payment_top_up", "hosted_page", "payout", "payout_onboard",
     }  # fmt: skip
     assert {pattern.name for pattern in urls.urlpatterns} - opened == only_by_post_or_elsewhere
 

@@ -10,7 +10,7 @@ def test_without_a_key_there_is_no_rail(settings):
     assert not gateway.configured()
     with pytest.raises(gateway.NoRail) as refused:
         gateway.client()
-    assert (refused.value.code, refused.value.status) == ("no_payment_rail", 503)
+    assert (refused.value.code, refused.value.status) == ("no_payment_rail", 409)
 
 
 @pytest.mark.parametrize("base", ["", "http://127.0.0.1:1"])

@@ -16,6 +16,7 @@ from django.apps import apps
 from django.db import transaction
 
 from billing.domain import bank_files
+from billing.models import HostedPage, Payment, Payout
 from billing.selectors import bank
 from billing.services import bank_transfers, budgets, credit_notes, usage
 from portal import clock
@@ -73,6 +74,16 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
         name="x", data=f"{bank_files.TEMPLATE}2026-11-11,1,CNY,a,b,c,B1".encode(), by="usr_staff", now=now
     )
     transfer = bank.unmatched().get()
+    paid = Payment.objects.create(
+        organisation=ada.organisation, invoice=invoice, purpose="invoice", currency="CNY", amount_minor=700, state="succeeded", by=ada.id,
+        created_at=now,
+    )  # fmt: skip
+    page = HostedPage.objects.create(
+        organisation=ada.organisation, kind="checkout", payment=paid, by=ada.id, created_at=now
+    )
+    sent = Payout.objects.create(
+        organisation=ada.organisation, currency="CNY", amount_minor=700, state="paid", created_at=now
+    )
     ben = a_member(ada, "ben@example.org", "developer")
     told = webhooks.create(organisation=ada.organisation, url="https://x.org", types=[], by=ada.id, now=now)
     sent = webhooks.test(endpoint=told.endpoint, by=ada.id, now=now)
@@ -95,6 +106,9 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
         "budgets": budget.public_id,
         "credit-notes": note.public_id,
         "bank-transfers": transfer.public_id,
+        "payments": paid.public_id,
+        "pages": page.public_id,
+        "payouts": sent.public_id,
     }
 
 
