@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("billing", "0006_rail"),
+        ("billing", "0007_usage_sources"),
     ]
 
     operations = [
