@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from billing.api import imports, operator, payments, provider, tenant, wallet
+from billing.api import imports, operator, payments, provider, statements, tenant, wallet
 
 urlpatterns = [
     path("usage", tenant.Usage.as_view()),
@@ -15,6 +15,18 @@ urlpatterns = [
     path("invoices/<str:invoice>", tenant.Invoice.as_view()),
     path("invoices/<str:invoice>/lines/<int:position>/records", tenant.LineRecords.as_view()),
     path("invoices/<str:invoice>/verification", tenant.Verification.as_view()),
+    path("invoices/<str:invoice>/fapiao", statements.InvoiceFapiao.as_view()),
+    re_path(
+        r"^statements/(?P<month>\d{4}-\d\d)/(?P<kind>monthly|split)\.(?P<format_>csv|xlsx)$",
+        statements.Statement.as_view(),
+    ),
+    re_path(r"^statements/(?P<month>\d{4}-\d\d)/split$", statements.Split.as_view()),
+    path("allocation-rules", statements.Rules.as_view()),
+    path("allocation-rules/<str:public_id>/end", statements.EndedRule.as_view()),
+    path("operator/fapiao.csv", statements.OperatorFapiao.as_view()),
+    re_path(
+        r"^operator/fapiao/(?P<public_id>fap_\w+)/(?P<deed>issued|refused|reversed)$", statements.FapiaoDeed.as_view()
+    ),
     path("balance", tenant.Balance.as_view()),
     path("earnings", provider.Earnings.as_view()),
     path("wallet", wallet.Wallet.as_view()),

@@ -91,6 +91,51 @@ WORDS: Mapping[str, tuple[str, str]] = {
 """key → (English, Chinese)."""
 
 
+STATEMENT: Mapping[str, tuple[str, str]] = {
+    "monthly": ("Monthly statement", "月度账单"),
+    "split": ("Split bill", "分账账单"),
+    "month": ("Billing period", "账期"),
+    "when": ("Time", "时间"),
+    "invoice": ("Invoice number", "账单编号"),
+    "tenant": ("Tenant", "租户"),
+    "department": ("Department", "部门"),
+    "project": ("Project", "项目"),
+    "region": ("Region", "区域"),
+    "node": ("Node", "节点"),
+    "provider": ("Provider", "供应方"),
+    "item": ("Item", "计费项"),
+    "quantity": ("Quantity", "用量"),
+    "unit": ("Unit", "单位"),
+    "list_amount": ("List amount", "目录价"),
+    "discount": ("Discount", "折扣"),
+    "amount": ("Amount", "应付"),
+    "tax": ("Tax", "税额"),
+    "credit": ("Credit used", "代金券抵扣"),
+    "paid": ("Paid", "现金支付"),
+    "open": ("Outstanding", "未结清"),
+    "currency": ("Currency", "币种"),
+    "green_ratio": ("Green share", "绿电比例"),
+    "energy_kwh": ("Energy, kWh", "用电量（kWh）"),
+    "carbon_kg": ("Carbon, kg CO2e", "碳排（kg CO2e）"),
+    "basis": ("Basis of energy", "核算依据"),
+    "reason": ("Not billed because", "不计费原因"),
+    "net": ("Net cost (with tax)", "净值（含税）"),
+    "moved": ("Moved by rule", "拆分金额"),
+    "final": ("Final cost", "最终分配成本"),
+    "share": ("Share", "占比"),
+    "rule": ("Rule", "分摊规则"),
+    "shared": ("shared costs", "公共成本分摊"),
+    "no_department": ("without department", "未分部门"),
+}
+"""Words of statements, which are made when they are asked for: key → (English, Chinese)."""
+
+
+def statement_words(language: str) -> dict[str, str]:
+    """The words of statements in one language, with those of documents for items, units and reasons."""
+    column = LANGUAGES.index(language) if language in LANGUAGES else 0
+    return words(language) | {key: pair[column] for key, pair in STATEMENT.items()}
+
+
 def words(language: str) -> dict[str, str]:
     """All words in one language; English for any language we do not print in."""
     column = LANGUAGES.index(language) if language in LANGUAGES else 0

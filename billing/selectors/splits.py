@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 
 from billing.domain import allocation
 from billing.domain.allocation import Method, Place, Rule, Share, Source
@@ -62,7 +63,7 @@ class SplitBill:
 def tree(root: Organisation) -> list[Organisation]:
     """The organisation and everything below it, by name of the slug."""
     found, level = {root.id: root}, [root.id]
-    for _ in range(MOST_LEVELS):
+    for _level in range(MOST_LEVELS):
         below = {row.id: row for row in Organisation.objects.filter(parent_id__in=level).exclude(id__in=found)}
         if not below:
             break
@@ -125,3 +126,15 @@ def _rules(owners: dict[int, Organisation], month: str) -> list[Rule]:
         for row in rows
         if not row.until_month or month < row.until_month
     ]
+
+
+def rule(organisation_id: int, public_id: str) -> AllocationRule:
+    """One rule of an organisation; NotFound for a foreign one."""
+    row = (
+        AllocationRule.objects.filter(organisation_id=organisation_id, public_id=public_id)
+        .select_related("organisation")
+        .first()
+    )
+    if row is None:
+        raise NotFound(_("There is no such rule."))
+    return row
