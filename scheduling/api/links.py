@@ -12,7 +12,7 @@ from portal.api.pagination import CursorPage
 from portal.api.schema import paged
 from portal.api.serializers import queried
 from scheduling.api import serializers as shapes
-from scheduling.selectors import links
+from scheduling.selectors import beliefs, links
 
 
 class Links(APIView):
@@ -22,4 +22,7 @@ class Links(APIView):
     def get(self, request: Any) -> Response:
         now = clock.now()
         rows = links.everything(**queried(shapes.LinkFilter, request))
-        return CursorPage.answer(request, rows, lambda row: links.shown(row, now=now))
+        known = beliefs.everything()
+        return CursorPage.answer(
+            request, rows, lambda row: links.shown(row, now=now, belief=known.get((row.source, row.target)))
+        )

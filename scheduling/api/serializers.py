@@ -289,3 +289,8 @@ class LinkOut(serializers.Serializer):
     age_s = serializers.IntegerField()
     figures_source = serializers.CharField()
     updated = serializers.DateTimeField()
+    believed = serializers.DictField(
+        allow_null=True,
+        help_text="what counts now: state fresh|late|expired, rtt_ms, bandwidth_mbps, measured, age_s, damped, worsening; "
+        "null = nobody measures this link and its configured figures count",
+    )

@@ -10,8 +10,9 @@ from portal import softstate
 from portal.outbox.models import OutboxMessage
 from scheduling.domain.linkstate import Measured
 from scheduling.gateways import linkstore
-from scheduling.models import Attempt
+from scheduling.models import Attempt, Link
 from scheduling.selectors import beliefs, snapshot
+from scheduling.selectors import links as selectors
 from scheduling.services import cycle, links
 from tests.cast import Person
 from tests.factories.market import a_link, a_node
@@ -162,3 +163,17 @@ def test_without_measurements_the_configured_figures_count(nodes: dict[str, Node
 
 def _region() -> str:
     return str(Attempt.objects.order_by("-id").values_list("node__zone__region__slug", flat=True).first())
+
+
+def test_a_link_shows_what_was_measured_and_what_counts(nodes: dict[str, Node]) -> None:
+    row = Link.objects.get(source="east", target="north")
+    assert selectors.shown(row, now=NOW)["believed"] is None
+    tell(nodes["east"], 1, north=BAD)
+    known = beliefs.everything()["east", "north"]
+    shown = selectors.shown(row, now=NOW, belief=known)["believed"]
+    assert (shown["state"], shown["rtt_ms"]) == ("fresh", 180.0)
+    assert shown["measured"] == {"rtt_ms": 30.0, "loss_percent": 5.0, "bandwidth_mbps": 1_000}
+    late = selectors.shown(row, now=NOW + timedelta(seconds=20), belief=known)["believed"]
+    assert late["state"] == "late"
+    gone = selectors.shown(row, now=NOW + timedelta(seconds=90), belief=known)["believed"]
+    assert (gone["state"], gone["rtt_ms"], gone["bandwidth_mbps"]) == ("expired", None, None)
