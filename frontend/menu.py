@@ -37,6 +37,8 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                 (_("Usage"), "usage", "usage", "money.read"),
                 (_("Invoices"), "invoices", "invoice", "money.read"),
                 (_("Payments"), "payments", "card", "money.read"),
+                (_("Wallet"), "wallet", "coin", "money.read"),
+                (_("Budgets"), "budgets", "gauge", "money.read"),
             ],
         ),
         (
@@ -73,6 +75,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                     (_("All jobs"), "all_jobs", "list", ""),
                     (_("Organisations"), "organisations", "people", ""),
                     (_("Payment rail"), "rail", "swap", ""),
+                    (_("Bank transfers"), "bank", "building", ""),
                     (_("Audit trail"), "audit", "audit", ""),
                 ],
             )

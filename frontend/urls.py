@@ -6,6 +6,8 @@ from django.views.decorators.http import require_POST
 
 from frontend.views import (
     accounts,
+    bank,
+    budgets,
     earnings,
     find,
     home,
@@ -19,6 +21,7 @@ from frontend.views import (
     public,
     reconcile,
     usage,
+    wallet,
     webhooks,
 )
 
@@ -65,6 +68,8 @@ urlpatterns = [
     path("provide/payouts/account", require_POST(earnings.onboard), name="payout_onboard"),
     path("provide/payouts/<str:public_id>", earnings.payout, name="payout"),
     path("operate/rail", reconcile.index, name="rail"),
+    path("wallet", wallet.index, name="wallet"),
+    path("budgets", budgets.index, name="budgets"),
     path("projects", accounts.project_list, name="projects"),
     path("projects/<str:slug>", accounts.project, name="project"),
     path("provide/add", provider.onboarding, name="onboarding"),
@@ -78,6 +83,7 @@ urlpatterns = [
     path("operate/queue", operator.queue, name="queue"),
     path("operate/jobs", operator.all_jobs, name="all_jobs"),
     path("operate/organisations", operator.organisation_list, name="organisations"),
+    path("operate/bank", bank.index, name="bank"),
     path("operate/audit", operator.audit_trail, name="audit"),
     path("settings/members", accounts.member_list, name="members"),
     path("settings/keys", accounts.key_list, name="keys"),

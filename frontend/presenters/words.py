@@ -137,6 +137,13 @@ WEBHOOK = {
     "off": Word(_("Off"), "quiet", "ban"),
 }
 
+BANK_TRANSFER = {
+    "unmatched": Word(_("Waits for its owner"), "warning", "hourglass"),
+    "matched": Word(_("Settled by its reference"), "success", "check"),
+    "assigned": Word(_("Settled by an operator"), "success", "check"),
+    "returned": Word(_("Sent back"), "quiet", "back"),
+}
+
 INVOICE = {
     "draft": Word(_("Draft"), "quiet", "file"),
     "open": Word(pgettext_lazy("invoice", "Open"), "info", "clock"),
@@ -420,6 +427,7 @@ KINDS: dict[str, dict[str, Word]] = {
     "artefact": ARTEFACT,
     "webhook": WEBHOOK,
     "invoice": INVOICE,
+    "bank_transfer": BANK_TRANSFER,
     "period": PERIOD,
     "hold": HOLD,
     "payment": PAYMENT,

@@ -7,9 +7,10 @@ from django.urls import reverse
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
+from billing.domain.invoicing import OWED
 from billing.domain.statement import quantity_text
+from billing.selectors import bank, credit_notes, payments, usage
 from billing.selectors import invoices as selectors
-from billing.selectors import payments, usage
 from billing.services import documents
 from billing.services import invoices as services
 from frontend.doors import PageRequest, page, show
@@ -68,6 +69,20 @@ def _one(request: PageRequest, public_id: str) -> Any:
     return selectors.one(organisation_id=request.actor.home().id, public_id=public_id)
 
 
+def money_of(found: Any) -> dict[str, Any]:
+    """What was taken back of an invoice, what is open, and how to pay that by bank transfer."""
+    notes = [
+        {
+            "number": note.number, "day": note.issue_date, "reason": note.reason, "total": Money(note.total_minor, note.currency),
+            "off_open": Money(note.off_open_minor, note.currency), "to_credit": Money(note.to_credit_minor, note.currency),
+        }
+        for note in credit_notes.of_invoice(found)
+    ]  # fmt: skip
+    transfer = bank.of_invoice(found)
+    owed = Money.parse(transfer["amount"]["amount"], found.currency) if found.state in OWED and not found.demo else None
+    return {"notes": notes, "open": owed, "transfer": transfer}
+
+
 @page("money.read")
 def invoice(request: PageRequest, public_id: str, checked: dict[str, Any] | None = None) -> HttpResponse:
     found = _one(request, public_id)
@@ -79,6 +94,7 @@ def invoice(request: PageRequest, public_id: str, checked: dict[str, Any] | None
         "invoice": _head(found) | {"green_ppm": money_lines.green_ppm(printed)},
         "groups": money_lines.by_department(lines, found.currency),
         "verification": checked,
+        **money_of(found),
         "formats": formats_of(found),
         "pay": payments.payable(found),
         "paid_by": [present_payments.row(row) for row in payments.of_invoice(found)],

@@ -78,6 +78,8 @@ def pages(things: dict[str, str]) -> list[str]:
         "/payments",
         "/provide/earnings",
         "/provide/payouts",
+        "/wallet",
+        "/budgets",
         "/projects",
         f"/projects/{things['project']}",
         "/provide/add",
@@ -107,6 +109,7 @@ OPERATOR = (
     "/operate/organisations",
     "/operate/audit",
     "/operate/rail",
+    "/operate/bank",
 )
 
 

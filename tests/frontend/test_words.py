@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from billing.domain.bank import TransferState
 from billing.domain.endings import REASONS
 from billing.domain.holds import HoldState
 from billing.domain.invoicing import InvoiceState
@@ -43,6 +44,7 @@ MEMBERS: dict[str, Iterable[Any]] = {
     "quote": ("open", "used", "expired"),
     "artefact": ArtefactState,
     "invoice": InvoiceState,
+    "bank_transfer": TransferState,
     "period": PeriodState,
     "hold": HoldState,
     "payment": PaymentState,
