@@ -23,13 +23,20 @@ def entries(organisation: Organisation) -> QuerySet[Entry]:
     return mine.select_related("txn").order_by("-id")
 
 
+def reference_of(entry: Entry) -> str:
+    """What moved the money: of a payment its own reference, else the job, invoice or transfer."""
+    if entry.txn.kind in {"topup", "takeout"}:
+        return entry.txn.idem_key.partition(":")[2]
+    return entry.txn.reference
+
+
 def entry_wire(entry: Entry) -> dict[str, Any]:
     """The JSON form of one movement: above 0 into the wallet, below 0 out of it."""
     return {
         "at": iso(entry.txn.at),
         "kind": entry.txn.kind,
         "amount": Money(entry.amount_minor, entry.currency).wire(),
-        "reference": entry.txn.reference,
+        "reference": reference_of(entry),
     }
 
 

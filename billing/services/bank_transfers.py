@@ -69,9 +69,7 @@ def match_waiting(*, by: str = SYSTEM, now: datetime) -> int:
     for row in waiting:
         match = rules.match(bank.credit(row), payables)
         if match.why is not None:
-            BankTransfer.objects.filter(id=row.id, state=TransferState.UNMATCHED).exclude(why=match.why).update(
-                why=match.why
-            )
+            _waits(row, match.why)
             continue
         found += _settle(row, match, payables, by, now)
     return found
@@ -157,10 +155,17 @@ def _take(statement: BankStatement, credits: Sequence[Credit], now: datetime) ->
 def _settle(row: BankTransfer, match: Match, payables: Mapping[str, Payable], by: str, now: datetime) -> bool:
     owner, invoice = bank.owner_of(match.reference)
     if match.to_wallet_minor and owner.currency != row.currency:
-        BankTransfer.objects.filter(id=row.id, state=TransferState.UNMATCHED).update(why=Why.CURRENCY_DIFFERS)
+        _waits(row, Why.CURRENCY_DIFFERS)
         return False
     with transaction.atomic():
         return _move(row, owner, invoice, match.to_invoice_minor, TransferEvent.MATCHED, by, now)
+
+
+def _waits(row: BankTransfer, why: Why) -> bool:
+    """Say why it waits; False if another has settled it meanwhile."""
+    if row.why == why:
+        return True
+    return BankTransfer.objects.filter(id=row.id, state=TransferState.UNMATCHED).update(why=why) == 1
 
 
 def _move(
@@ -185,10 +190,12 @@ def _move(
         tenant=owner.public_id, currency=locked.currency, to_invoice_minor=paid, to_wallet_minor=wallet
     )
     books.post(kind="bank", key=f"bank:{locked.public_id}", posting=posting, reference=locked.public_id, now=now)
-    BankTransfer.objects.filter(id=locked.id, state=TransferState.UNMATCHED).update(
+    updated = BankTransfer.objects.filter(id=locked.id, state=TransferState.UNMATCHED).update(
         state=rules.advance(TransferState.UNMATCHED, event), why="", organisation=owner, invoice=invoice, to_invoice_minor=paid,
         to_wallet_minor=wallet, settled_by=by, settled_at=now,
     )  # fmt: skip
+    if updated != 1:
+        raise Conflict(_("This transfer was settled already."), code="transfer_settled")
     amount = Money(locked.amount_minor, locked.currency)
     note(
         actor=by, deed=f"bank.{event.value}", target=locked.public_id, organisation_id=owner.id,

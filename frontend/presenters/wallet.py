@@ -7,6 +7,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from billing.selectors.wallets import reference_of
 from frontend.presenters import figures as numbers
 from portal.kit.money import Money
 
@@ -81,7 +82,7 @@ def entry(row: Any) -> dict[str, Any]:
     """One movement of the wallet."""
     return {
         "at": row.txn.at, "kind": KINDS.get(row.txn.kind, row.txn.kind), "amount": Money(row.amount_minor, row.currency),
-        "reference": row.txn.reference, "into": row.amount_minor > 0,
+        "reference": reference_of(row), "into": row.amount_minor > 0,
     }  # fmt: skip
 
 

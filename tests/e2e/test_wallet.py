@@ -112,11 +112,12 @@ def test_wallet_budgets_and_an_invoice_fit_every_width(
     credit_notes.issue(
         invoice=invoice, total=Money(2_000, "CNY"), reason="The node was slow", reference="c", by=staff.id, now=now
     )
-    for scope, key, minor, at_limit in (
+    some = (
         ("organisation", "", 10_000, "notify"),
         ("department", "Research", 4_000, "block"),
         ("project", ada.project.slug, 900, "stop"),
-    ):
+    )
+    for scope, key, minor, at_limit in some:
         budgets.set_budget(
             organisation_id=home.id,
             scope=scope,
