@@ -33,6 +33,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
             [
                 (_("Home"), "home", "home", ""),
                 (_("Market"), "market", "market", "work.read"),
+                (_("Capacity"), "capacity", "globe", "work.read"),
                 (_("Jobs"), "jobs", "job", "work.read"),
                 (_("Usage"), "usage", "usage", "money.read"),
                 (_("Invoices"), "invoices", "invoice", "money.read"),

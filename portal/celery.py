@@ -44,6 +44,7 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "scheduling.cycle": ("cycle", 1 * SECOND),
     "scheduling.sweep": ("recovery", settings.IDLEWILD_SWEEP_EVERY_S),
     "scheduling.links": ("cycle", 5 * SECOND),
+    "scheduling.refresh": ("cycle", 5 * SECOND),
     "scheduling.reconcile": ("cycle", 30 * SECOND),
     "scheduling.presence": ("cycle", 15 * SECOND),
     "scheduling.expire": ("relay", 1 * MINUTE),

@@ -14,6 +14,7 @@ from scheduling.services import (
     recovery,
     reliability,
     storage,
+    summaries,
 )
 
 
@@ -42,6 +43,11 @@ def reconcile() -> None:
 @shared_task(name="scheduling.funds")
 def watch_funds() -> None:
     funds.watch(now=clock.now())
+
+
+@shared_task(name="scheduling.refresh")
+def refresh() -> None:
+    summaries.publish(now=clock.now())
 
 
 @shared_task(name="scheduling.expire")

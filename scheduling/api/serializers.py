@@ -294,3 +294,13 @@ class LinkOut(serializers.Serializer):
         help_text="what counts now: state fresh|late|expired, rtt_ms, bandwidth_mbps, measured, age_s, damped, worsening; "
         "null = nobody measures this link and its configured figures count",
     )
+
+
+class CapacityOut(serializers.Serializer):
+    known = serializers.BooleanField()
+    total = serializers.DictField(allow_null=True)
+    regions = serializers.ListField(child=serializers.DictField())
+
+
+class CapacityNodesOut(serializers.Serializer):
+    items = serializers.ListField(child=serializers.DictField())

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from scheduling.api import artefacts, checkpoints, decisions, jobs, links, logs, quotes
+from scheduling.api import artefacts, capacity, checkpoints, decisions, jobs, links, logs, quotes
 
 _ID = r"(?P<public_id>[A-Za-z0-9_]{1,40})"
 
@@ -26,6 +26,8 @@ urlpatterns = [
     re_path(rf"^artefacts/{_ID}$", artefacts.OneArtefact.as_view()),
     re_path(rf"^artefacts/{_ID}/content$", artefacts.Content.as_view()),
     re_path(rf"^decisions/{_ID}:replay$", decisions.Replay.as_view()),
+    path("capacity", capacity.Capacity.as_view()),
+    path("capacity/<slug:region>/<slug:zone>", capacity.CapacityOfZone.as_view()),
     path("links", links.Links.as_view()),
     path("schema/job-spec.json", quotes.JobSpecSchema.as_view()),
 ]

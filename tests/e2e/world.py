@@ -168,6 +168,7 @@ TENANT = {
     "job-waiting": "/jobs/WAITING",
     "job-failed": "/jobs/FAILED",
     "job-description": "/jobs/JOB?tab=spec",
+    "capacity": "/capacity",
     "usage": "/usage?month=2026-10",
     "invoices": "/invoices",
     "invoice": "/invoices/INVOICE",

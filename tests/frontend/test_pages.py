@@ -57,6 +57,7 @@ def pages(things: dict[str, str]) -> list[str]:
         "/home",
         "/find?q=moss",
         "/market",
+        "/capacity",
         "/market?tab=reference",
         "/market?region=east&most=0.5&green=10&order=green_ratio-",
         "/market?region=nowhere",
