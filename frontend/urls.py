@@ -72,6 +72,7 @@ urlpatterns = [
     path("operate/rail", reconcile.index, name="rail"),
     path("wallet", wallet.index, name="wallet"),
     path("budgets", budgets.index, name="budgets"),
+    path("operate/rail/refund", require_POST(reconcile.give_back), name="rail_refund"),
     path("projects", accounts.project_list, name="projects"),
     path("projects/<str:slug>", accounts.project, name="project"),
     path("provide/add", provider.onboarding, name="onboarding"),

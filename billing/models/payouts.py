@@ -72,6 +72,7 @@ class PayoutPart(models.Model):
     |---|---|
     | share | what one paid invoice brings; below zero: what a credit note took back |
     | set_off | the provider owed this much |
+    | credited | a credit note took it after it was collected |
     | returned | an earlier payout came back |
     | carried | below a step of the rail: from the last payout, or to the next |
     """

@@ -27,7 +27,17 @@ from billing.domain.payout import OPEN, PayoutEvent, PayoutState, Share
 from billing.domain.rail import PaymentState, TransferFacts
 from billing.gateways import stripe as gateway
 from billing.gateways.stripe import RailRefused
-from billing.models import Account, Invoice, Payment, Payout, PayoutPart, ProviderAccount, RailCall, Reversal
+from billing.models import (
+    Account,
+    CreditNote,
+    Invoice,
+    Payment,
+    Payout,
+    PayoutPart,
+    ProviderAccount,
+    RailCall,
+    Reversal,
+)
 from billing.selectors import balances
 from billing.services import ledger, mailing, rail_calls
 from billing.services.rail_calls import Step
@@ -61,12 +71,28 @@ def release_due(*, now: datetime) -> int:
 def release(*, provider: Organisation, currency: str, now: datetime) -> bool:
     """Collect what is due of one provider in one currency; True if a payout was promised."""
     accrued = ledger.locked(owner=provider.public_id, kind=AccountKind.ACCRUED, currency=currency)
+    available = ledger.locked(owner=provider.public_id, kind=AccountKind.AVAILABLE, currency=currency)
+    _heed_credit_notes(provider, Money(available.balance_minor, currency), now)
     shares = _shares(provider, currency, now)
     amount, counted = rules.releasable(shares, accrued_minor=accrued.balance_minor)
     if amount:
         _collect(provider, Money(amount, currency), counted, now)
     payout = Payout.objects.select_for_update().filter(organisation=provider, currency=currency, state__in=OPEN).first()
     return payout is not None and _hold(payout, now)
+
+
+def _heed_credit_notes(provider: Organisation, available: Money, now: datetime) -> None:
+    """A credit note may have taken from what was collected already: the payout that collects has what the ledger has."""
+    payout = (
+        Payout.objects.select_for_update()
+        .filter(organisation=provider, currency=available.currency, state__in=OPEN)
+        .first()
+    )
+    gone = available.minor - (payout.amount_minor if payout is not None else 0)
+    if payout is not None and gone:
+        PayoutPart.objects.create(payout=payout, kind="credited", amount_minor=gone, at=now)
+        payout.amount_minor = available.minor
+        payout.save(update_fields=["amount_minor"])
 
 
 def minimum(currency: str) -> Money:
@@ -78,7 +104,12 @@ def _shares(provider: Organisation, currency: str, now: datetime) -> list[Share]
     """What each invoice still has to give to the provider."""
     with connection.cursor() as cursor:
         cursor.execute(LEFT, [provider.public_id, currency])
-        left = {reference: int(total) for reference, total in cursor.fetchall()}
+        posted = {reference: int(total) for reference, total in cursor.fetchall()}
+    notes = dict(CreditNote.objects.filter(public_id__in=posted).values_list("public_id", "invoice__public_id"))
+    left: dict[str, int] = {}
+    for reference, total in posted.items():
+        invoice = notes.get(reference, reference)
+        left[invoice] = left.get(invoice, 0) + total
     taken = PayoutPart.objects.filter(payout__organisation=provider, payout__currency=currency, kind="share")
     for reference, minor in taken.values_list("invoice__public_id", "amount_minor"):
         left[str(reference)] = left.get(str(reference), 0) - minor

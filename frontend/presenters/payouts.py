@@ -34,6 +34,7 @@ def part(found: Any, currency: str) -> dict[str, Any]:
     words = {
         "share": _("Your share of %(month)s"),
         "set_off": _("What you owed was set off"),
+        "credited": _("A credit note took this back"),
         "returned": _("An earlier payout came back"),
         "carried": _("Carried over: below the smallest step of the payment service"),
     }

@@ -41,6 +41,7 @@ class Story:
             self._migrate()
             self._start_web()
             self._start_workers()
+            self._start_stand_in()
             self._say_where()
             self._demo()
         except CannotStart as problem:
@@ -114,6 +115,15 @@ class Story:
                 "-W", "ignore", "-m", "celery", "-q", "-A", "portal.celery", "beat", "-l", "warning", "--pidfile="
             ),
         )
+
+    def _start_stand_in(self) -> None:
+        """The labelled stand-in for the payment service, so that a visitor can press "pay"."""
+        if self.up.stand_in:
+            command = self.up.python(
+                "-m", "tests.fakes.stripe_twin", "--port", str(self.up.options.port + 1),
+                "--hook", f"{self.up.local_url}/hooks/stripe", "--state", str(self.up.state / "demo" / "payments.json"),
+            )  # fmt: skip
+            self.up.child("payments", command)
 
     def _say_where(self) -> None:
         password = self.up.state / "demo-password"

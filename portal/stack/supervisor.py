@@ -74,6 +74,7 @@ class Supervisor:
         self.services_due = 0.0
         self.host = "0.0.0.0" if options.public else os.environ.get("IDLEWILD_HOST", "127.0.0.1")  # noqa: S104  # asked for with --public
         self.local_url = f"http://127.0.0.1:{options.port}"
+        self.stand_in = self._stand_in_wanted()
         self.url = (options.public or os.environ.get("IDLEWILD_BASE_URL") or self.local_url).rstrip("/")
 
     # --- words -----------------------------------------------------------------------------------------------------------------
@@ -258,12 +259,23 @@ class Supervisor:
             "IDLEWILD_STATE_DIR": str(self.state), "IDLEWILD_PORT": port, "IDLEWILD_BASE_URL": self.url, "IDLEWILD_DB_POOL": "0",
             "PYTHONUNBUFFERED": "1", control.ENVIRONMENT: str(places.control_socket(self.state)),
         }  # fmt: skip
+        if self.stand_in:  # a payment service that moves no money, plainly labelled on every page that leads there
+            given |= {
+                "STRIPE_SECRET_KEY": "sk_test_twin", "STRIPE_WEBHOOK_SECRET": "whsec_twin",
+                "IDLEWILD_STRIPE_API_BASE": f"http://127.0.0.1:{self.options.port + 1}",
+            }  # fmt: skip
         if self.options.public:
             host = self.options.public.split("://")[-1].split("/")[0].rsplit(":", 1)[0]
             given["IDLEWILD_ALLOWED_HOSTS"] = ",".join(
                 filter(None, [os.environ.get("IDLEWILD_ALLOWED_HOSTS", ""), host])
             )
         return given | more
+
+    def _stand_in_wanted(self) -> bool:
+        """Only where nobody from outside pays, no key of a real service is set, and the folder of stand-ins is there."""
+        asked = os.environ.get("IDLEWILD_STRIPE_STAND_IN", "1") not in {"0", "no", "off"}
+        there = (places.ROOT / "tests" / "fakes" / "stripe_twin").is_dir()
+        return asked and there and not self.options.public and not os.environ.get("STRIPE_SECRET_KEY")
 
     def child(
         self,

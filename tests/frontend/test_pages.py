@@ -261,7 +261,7 @@ def test_every_page_of_the_url_list_is_in_this_test(things: dict[str, str], ada:
     only_by_post_or_elsewhere = {
         "preferences", "switch", "invitation", "job_cancel", "job_retry", "job_output",
         "invoice", "invoice_verify", "invoice_line", "invoice_document",
-        "invoice_pay", "payment", "payment_cards", "payment_top_up", "hosted_page", "payout", "payout_onboard",
+        "invoice_pay", "payment", "payment_cards", "payment_top_up", "hosted_page", "payout", "payout_onboard", "rail_refund",
     }  # fmt: skip
     assert {pattern.name for pattern in urls.urlpatterns} - opened == only_by_post_or_elsewhere
 

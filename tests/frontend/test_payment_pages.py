@@ -146,6 +146,25 @@ def test_an_operator_sees_a_difference(rail: Rail, ada: Person, staff: Person) -
     assert ada.browser().get("/operate/rail").status_code == 404
 
 
+def test_an_operator_gives_money_back(rail: Rail, ada: Person, staff: Person) -> None:
+    invoice = an_invoice("CNY", tenant=ada.organisation)
+    payment = paid(rail, invoice)
+    browser = staff.browser()
+    form = {"number": invoice.number, "amount": "40.00", "reference": "CN-1"}
+    for given, words in (
+        (form | {"number": "IW-0"}, "There is no such invoice"),
+        (form | {"amount": "x"}, "Type in an amount"),
+        (form, "credit note first"),
+    ):
+        assert words in html(browser.post("/operate/rail/refund", given, follow=True))
+    credited(invoice, 4_000, rail.now)
+    assert "on its way" in html(browser.post("/operate/rail/refund", form, follow=True))
+    rail.relay()
+    assert "CN¥40.00" in html(ada.browser().get(f"/payments/{payment.public_id}"))
+    assert ada.browser().post("/operate/rail/refund", form).status_code == 404
+    assert rail.drift("CNY") == 0
+
+
 def test_the_same_over_rest(rail: Rail, ada: Person, sol: Person, cleo: Person) -> None:
     invoice = an_invoice("CNY", tenant=ada.organisation, provider_ref=sol.organisation.public_id)
     api = ada.web()

@@ -9,7 +9,7 @@ from billing.domain.ledger import AccountKind, balanced
 from billing.models import Payout, PayoutPart, ProviderAccount, Reversal
 from billing.selectors import balances
 from billing.selectors import payouts as selectors
-from billing.services import invoices, ledger, payouts, provider_accounts
+from billing.services import credit_notes, invoices, ledger, payouts, provider_accounts
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
 from tests.billing.books import a_tenant, case
@@ -216,22 +216,13 @@ def test_the_event_may_come_before_the_answer(rail):
 
 
 def credited(invoice, amount, now):
-    """A credit note's postings on a paid invoice: tenant's credit, our fee and the seller's share taken back, what is gone becomes its debt."""
-    provider = invoice.lines.first().provider_ref
-    share = amount * 9 // 10
-    held = balances.of(provider, AccountKind.ACCRUED, invoice.currency)
-    taken = min(held, share)
-    legs = [
-        (invoice.organisation.public_id, AccountKind.CREDIT, amount),
-        ("platform", AccountKind.PLATFORM_FEE, -(amount - share)),
-        (provider, AccountKind.ACCRUED, -taken),
-        (provider, AccountKind.PROVIDER_RECEIVABLE, taken - share),
-    ]
-    ledger.post(
-        kind="credit_note",
-        key=f"test:cn:{invoice.id}:{amount}",
-        posting=balanced(invoice.currency, legs),
-        reference=invoice.public_id,
+    """A credit note over `amount` of a paid invoice."""
+    credit_notes.issue(
+        invoice=invoice,
+        total=Money(amount, invoice.currency),
+        reason="node was slow",
+        reference=f"test-{invoice.id}-{amount}",
+        by="staff",
         now=now,
     )
 
@@ -242,6 +233,21 @@ def test_a_credit_note_before_the_release_lowers_it(rail):
     release(rail)
     assert Payout.objects.get().amount_minor == 5_400
     assert adds_up(rail, provider).earned.minor == 5_400
+
+
+def test_a_credit_note_takes_from_what_was_collected(rail):
+    provider = a_provider(rail, outcome="due")
+    invoice = earned(rail, provider)
+    release(rail)
+    credited(invoice, 4_000, rail.now)
+    assert of(provider, AccountKind.AVAILABLE) == 5_400
+    twin_rules.verify_account(rail.twin.books, ProviderAccount.objects.get().rail_id)
+    rail.tell()
+    release(rail)
+    payout = Payout.objects.get()
+    assert (payout.state, payout.amount_minor) == ("paid", 5_400)
+    assert [part.kind for part in selectors.parts(payout)] == ["share", "credited"]
+    adds_up(rail, provider)
 
 
 def test_a_credit_note_after_the_payout_is_set_off_against_the_next(rail):

@@ -141,7 +141,7 @@ def test_faults(twin, api, kind, made):
 
 
 def test_two_at_once_under_one_key(twin, api):
-    twin.fault("delay", "POST /v1/customers", seconds=0.3)
+    twin.fault("delay_after", "POST /v1/customers", seconds=0.3)
     codes = []
     first = threading.Thread(target=lambda: api.customers.create({"name": "A"}, {"idempotency_key": "k"}))
     first.start()

@@ -192,14 +192,16 @@ def test_e1_killed_in_the_middle(rail, where):
 
 # --- refunds and disputes -------------------------------------------------------------------------------------------------------
 def credit(invoice, amount):
-    """What a credit note leaves: the tenant is owed (posted here as the mirror of a part of the invoice)."""
-    from billing.domain.ledger import PLATFORM, AccountKind, balanced
-    from billing.services import ledger
+    """A credit note: what was paid of it is owed back."""
+    from billing.services import credit_notes
 
-    legs = [(PLATFORM, AccountKind.PLATFORM_FEE, -amount), (invoice.organisation.public_id, AccountKind.CREDIT, amount)]
-    posting = balanced(invoice.currency, legs)
-    ledger.post(
-        kind="test", key=f"test:{invoice.id}", posting=posting, reference=invoice.public_id, now=invoice.issued_at
+    credit_notes.issue(
+        invoice=invoice,
+        total=Money(amount, invoice.currency),
+        reason="x",
+        reference=f"test-{invoice.id}-{amount}",
+        by="staff",
+        now=invoice.issued_at,
     )
 
 

@@ -43,8 +43,8 @@ KINDS = {
     "500_after": "the effect happens, and the 500 is remembered under the key",
     "429": "too many requests; nothing is remembered",
     "409": "another request holds the object; nothing is remembered",
-    "delay": "it happens, later",
     "delay_before": "it waits, then happens",
+    "delay_after": "it happens, then the answer waits",
 }
 
 
@@ -86,7 +86,7 @@ class Twin:
 
     def __post_init__(self) -> None:
         self.hooks = Hooks(self.books)
-        self._seen_events = 0
+        self._pause = 0.0
 
     # --- life ---------------------------------------------------------------------------------------------------------
     def __enter__(self) -> "Twin":
@@ -146,6 +146,9 @@ class Twin:
         self.calls.append(f"{method} {parts.path}")
         given = decode(body.decode() if method == "POST" else parts.query)
         fault = self._next_fault(f"{method} {parts.path}")
+        pause = self._pause
+        if fault == "delay_before":
+            time.sleep(pause)
         if fault == "cut":
             raise Cut
         if fault in ("429", "409"):
@@ -169,6 +172,8 @@ class Twin:
                 else:
                     del self.answers[key]
         self.hooks.nudge()
+        if fault == "delay_after":
+            time.sleep(pause)
         if fault == "drop":
             raise Cut
         return status, answer, {}
@@ -177,8 +182,7 @@ class Twin:
         for fault in self.faults:
             if fault.times and fault.pattern.search(line):
                 fault.times -= 1
-                if fault.kind in ("delay", "delay_before"):
-                    time.sleep(fault.seconds)
+                self._pause = fault.seconds
                 return fault.kind
         return ""
 
