@@ -63,7 +63,7 @@ def page(*, organisation_id: int, public_id: str) -> HostedPage:
 def card_words(*, organisation_id: int) -> str:
     """The saved card that pays invoices by itself, in words; "" if there is none."""
     payer = RailCustomer.objects.filter(organisation_id=organisation_id).exclude(method="").first()
-    return "" if payer is None else payer.method_words or str(_("a saved card"))
+    return "" if payer is None else payer.method_words or str(_("Your saved card"))
 
 
 @dataclass(frozen=True, slots=True)

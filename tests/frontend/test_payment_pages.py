@@ -44,7 +44,7 @@ def test_a_tenant_pays_an_invoice_by_card(rail: Rail, ada: Person, ben: Person, 
     assert "Pay CN¥" not in html(browser.get(f"/invoices/{invoice.public_id}"))
     listed = html(browser.get("/payments"))
     assert invoice.number in listed
-    assert "a saved card pays each invoice" in listed
+    assert "Your saved card pays each invoice" in listed
     browser.post("/payments/cards", {"do": "forget"})
     assert "No card pays your invoices" in html(browser.get("/payments"))
     for path in (f"/payments/{payment.public_id}", began.headers["Location"]):

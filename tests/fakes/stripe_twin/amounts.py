@@ -23,6 +23,13 @@ def problem(amount: int, currency: str) -> tuple[str, str] | None:
     return None
 
 
+def words(amount: int, currency: str) -> str:
+    """An amount as the hosted page shows it: ``EUR 166.89``."""
+    places = 0 if currency in WITHOUT_DECIMALS else 3 if currency in THREE_DECIMALS else 2
+    digits = str(amount).rjust(places + 1, "0")
+    return f"{currency.upper()} {digits[:-places]}.{digits[-places:]}" if places else f"{currency.upper()} {digits}"
+
+
 def fee(amount: int, fee_ppm: int, fixed: int) -> int:
     """What the vendor keeps of a charge."""
     return min(amount, amount * fee_ppm // 1_000_000 + fixed)

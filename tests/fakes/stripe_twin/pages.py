@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 from urllib.parse import parse_qs
 
-from tests.fakes.stripe_twin import rules
+from tests.fakes.stripe_twin import amounts, rules
 from tests.fakes.stripe_twin.books import Refused
 
 Reply = tuple[int, bytes, dict[str, str]]
@@ -70,9 +70,7 @@ def _pay(twin: Any, method: str, wanted: str, form: dict[str, str]) -> Reply:
         f"<p>{escape(row['price_data']['product_data']['name'])}</p>" for row in twin.books.notes[wanted]["rows"]
     )
     total = (
-        f"{session['amount_total']:,} minor units of {session['currency'].upper()}"
-        if session["mode"] == "payment"
-        else "Save a card"
+        amounts.words(session["amount_total"], session["currency"]) if session["mode"] == "payment" else "Save a card"
     )
     cards = "".join(
         f'<label><input type="radio" name="card" value="{number}"{" checked" if number == rules.GOOD else ""}> {words}</label>'
