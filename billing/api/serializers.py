@@ -84,6 +84,9 @@ class GroupOut(serializers.Serializer[Any]):
     qty_us = serializers.IntegerField()
     billed_us = serializers.IntegerField()
     amount = MoneyOut()
+    energy_kwh = serializers.CharField(allow_null=True)
+    carbon_kg = serializers.CharField(allow_null=True)
+    green_ratio = serializers.CharField(allow_null=True)
 
 
 class PartyOut(serializers.Serializer[Any]):

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 from typing import Any
 
 from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
-from billing.domain import invoicing, rating, statement
+from billing.domain import energy, invoicing, rating, statement
 from billing.domain.invoicing import NetLine
 from billing.domain.metering import RecordState, Resource
 from billing.domain.periods import PeriodState, containing
@@ -36,6 +35,8 @@ GROUPS = {
     "node": ("node_ref", "node_ref"),
     "job": ("job_ref", "job_name"),
     "user": ("user_ref", "user_ref"),
+    "task": ("task_name", "task_name"),
+    "hardware": ("hardware_model", "hardware_model"),
     "price_version": ("price_version_ref", "price_version_ref"),
 }
 TIMES = ("day", "hour")
@@ -101,6 +102,9 @@ class Group:
     qty_us: int
     billed_us: int
     amount: Money
+    energy_uwh: int | None = None
+    carbon_ug: int | None = None
+    green_ratio_ppm: int | None = None
 
     @property
     def quantity(self) -> str:
@@ -122,6 +126,9 @@ class Group:
             "qty_us": self.qty_us,
             "billed_us": self.billed_us,
             "amount": self.amount.wire(),
+            "energy_kwh": None if self.energy_uwh is None else energy.kwh_text(self.energy_uwh),
+            "carbon_kg": None if self.carbon_ug is None else energy.kg_text(self.carbon_ug),
+            "green_ratio": None if self.green_ratio_ppm is None else statement.ppm_text(self.green_ratio_ppm),
         }
 
 
@@ -208,7 +215,7 @@ def overview(tenant: Organisation, *, month: str, group_by: str, now: datetime) 
 
 
 def summary(organisation_id: int, month: str, group_by: str = "project") -> list[Group]:
-    """Σ of a month by project, department, provider, sku, resource, region, zone, node, job, user, price_version, day or hour; per resource and currency."""
+    """Σ of a month per resource and currency, by one of GROUPS or by day or hour (in the period's zone)."""
     period = periods.of_month(organisation_id=organisation_id, month=month)
     if group_by in TIMES:
         key, values = (
@@ -225,7 +232,8 @@ def summary(organisation_id: int, month: str, group_by: str = "project") -> list
         )
     sql = (
         f"SELECT {key}, {name}, h.resource, h.currency, h.sku, h.price_version_ref, h.unit_price_micro, h.discount_ppm, h.tiers::text,"  # noqa: S608
-        " sum(h.qty_us), sum(h.qty_us) FILTER (WHERE e.attempt_ref IS NULL)"
+        " sum(h.qty_us), sum(h.qty_us) FILTER (WHERE e.attempt_ref IS NULL), sum(h.energy_uwh), sum(h.energy_known_us), sum(h.carbon_ug),"
+        " sum(h.carbon_known_us), sum(h.green_weight), sum(h.green_known_us)"
         " FROM billing_usagehour h LEFT JOIN billing_attemptending e ON e.attempt_ref = h.attempt_ref AND NOT e.billed"
         " WHERE h.organisation_id = %s AND h.bucket_at >= %s AND h.bucket_at < %s"
         " GROUP BY 1, 3, 4, 5, 6, 7, 8, 9 ORDER BY 1, 3, 4, 5, 6, 7, 8, 9"
@@ -271,18 +279,34 @@ def metered_us(*, attempt_ref: str, resource: str) -> int:
 
 def _grouped(rows: Sequence[Sequence[Any]]) -> list[Group]:
     names: dict[tuple[str, str, str], str] = {}
-    sums: dict[tuple[str, str, str], tuple[int, int, Exact]] = {}
+    amounts: dict[tuple[str, str, str], Exact] = {}
+    sums: dict[tuple[str, str, str], list[int]] = {}
     places: dict[str, int] = {}
-    for key, name, resource, code, sku, _, price, discount, tier_text, quantity, billed in rows:
+    for key, name, resource, code, sku, _, price, discount, tier_text, *counted in rows:
         heading = (key, resource, code)
-        amount = estimates.amount(tier_text, price, resource, sku, int(billed or 0), discount, code, places)
+        counts = [int(value or 0) for value in counted]
+        amount = estimates.amount(tier_text, price, resource, sku, counts[1], discount, code, places)
         names[heading] = max(names.get(heading, ""), name)
-        qty, rated, before = sums.get(heading, (0, 0, Exact(Fraction(0), code)))
-        sums[heading] = (qty + int(quantity), rated + int(billed or 0), before + amount)
-    return [
-        Group(key, names[key, resource, code], resource, qty, rated, amount.to_money())
-        for (key, resource, code), (qty, rated, amount) in sums.items()
-    ]
+        amounts[heading] = amounts[heading] + amount if heading in amounts else amount
+        sums[heading] = [
+            before + added for before, added in zip(sums.get(heading, [0] * len(counts)), counts, strict=True)
+        ]
+    found = []
+    for heading, (qty, billed, used, known, carbon, carbon_known, green, green_known) in sums.items():
+        found.append(
+            Group(
+                key=heading[0],
+                name=names[heading],
+                resource=heading[1],
+                qty_us=qty,
+                billed_us=billed,
+                amount=amounts[heading].to_money(),
+                energy_uwh=used if known else None,
+                carbon_ug=carbon if carbon_known else None,
+                green_ratio_ppm=green // green_known if green_known else None,
+            )
+        )
+    return found
 
 
 def _job_lines(period: BillingPeriod, job_ref: str) -> list[Line]:

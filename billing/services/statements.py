@@ -78,7 +78,8 @@ def file(
     if kind not in KINDS or format not in FORMATS:
         raise NotFound(f"statements are {', '.join(KINDS)} as {', '.join(FORMATS)}")
     if kind == "monthly":
-        columns, rows = MONTHLY, monthly_rows(tenant, month, by=by, per=per, zero=zero, language=language)
+        columns: Sequence[str] = MONTHLY
+        rows = monthly_rows(tenant, month, by=by, per=per, zero=zero, language=language)
     else:
         columns, rows = SPLIT, split_rows(tenant, month, language=language)
     words = wording.statement_words(language)

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from scheduling.api import artefacts, capacity, checkpoints, decisions, jobs, links, logs, quotes
+from scheduling.api import artefacts, capacity, checkpoints, decisions, jobs, links, logs, quotes, spending
 
 _ID = r"(?P<public_id>[A-Za-z0-9_]{1,40})"
 
@@ -28,6 +28,10 @@ urlpatterns = [
     re_path(rf"^decisions/{_ID}:replay$", decisions.Replay.as_view()),
     path("capacity", capacity.Capacity.as_view()),
     path("capacity/<slug:region>/<slug:zone>", capacity.CapacityOfZone.as_view()),
+    path("usage/insight", spending.Insight.as_view()),
+    path("usage/elsewhere", spending.Elsewhere.as_view()),
+    path("usage/idle", spending.IdleJobs.as_view()),
+    path("usage.csv", spending.UsageFile.as_view()),
     path("links", links.Links.as_view()),
     path("schema/job-spec.json", quotes.JobSpecSchema.as_view()),
 ]

@@ -24,6 +24,7 @@ from typing import Any
 
 from billing.domain.metering import UsageFact
 from billing.services import usage
+from marketplace.domain import power
 from marketplace.models import Node, Offer
 from portal.audit.services import note
 from scheduling.models import Attempt, AttemptReport, Lease, Meter
@@ -171,6 +172,8 @@ def _fact(
     job = task.job
     zone = node.zone
     green, pue = _energy(node)
+    model = lease.card_model if resource == "card" else node.cpu_model if resource == "core" else ""
+    power_mw, basis = power.of_unit(resource, model)
     return UsageFact(
         attempt_ref=attempt.public_id,
         fence=attempt.fence,
@@ -199,11 +202,14 @@ def _fact(
         user_ref=job.submitted_by,
         region=zone.region.slug,
         zone=zone.slug,
-        hardware_model=lease.card_model if resource == "card" else node.cpu_model if resource == "core" else "",
+        hardware_model=model,
         virtual=resource == "card" and node.devices.filter(local_id__in=lease.devices, virtual=True).exists(),
         labels=job.labels,
         green_ratio_ppm=green,
         pue_milli=pue,
+        power_mw=power_mw,
+        power_basis=basis,
+        grid_g_per_kwh=zone.region.carbon_g_per_kwh if power_mw is not None else None,
     )
 
 
