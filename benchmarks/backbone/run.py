@@ -43,7 +43,7 @@ from client.errors import ClientError  # noqa: E402
 from client.http import Http  # noqa: E402
 from portal.stack import places  # noqa: E402
 
-RUNS, QUICK_RUNS, OFF_RUNS = 20, 1, 3
+RUNS, QUICK_RUNS, OFF_RUNS = 20, 1, 2
 BEFORE_S, AFTER_S, QUICK_AFTER_S = 6.0, 30.0, 22.0
 EVERY_S = 1.0
 LOSS = 0.05
@@ -147,7 +147,7 @@ def settled(portal: Idlewild, jobs: Sequence[tuple[str, float]], broken: float |
         row = portal.jobs.decisions(name)[-1]
         decided = moment(row["decided"])
         waits.append(max(0.0, decided - sent))
-        through = row["chosen"]["region"] if "region" in row["chosen"] else row["chosen"]["node"]["name"]
+        through = row["choice"]["region"]
         if broken is not None and through == BAD and decided >= broken:
             last = max(last or 0.0, decided - broken)
     return Seen(last, sum(waits) / len(waits), not_done, len(jobs))

@@ -9,13 +9,16 @@ from django.utils.translation import ngettext
 from frontend.doors import PageRequest, page, show
 from frontend.forms.market import MarketForm, ReferenceForm
 from frontend.paging import page_of
+from frontend.presenters import links as present_links
 from frontend.presenters import offers as present
 from marketplace.selectors import catalog
 from marketplace.selectors import offers as selectors
 from portal import clock
 from portal.accounts.permissions import Deed, may
+from scheduling.selectors import beliefs, links
 
 MOST = 200
+MOST_LINKS = 1_000
 
 
 @page("work.read")
@@ -23,7 +26,19 @@ def index(request: PageRequest) -> HttpResponse:
     context = {"may_run": may(request.actor, Deed.JOBS_RUN)}
     if request.GET.get("tab") == "reference":
         return show(request, "market/index", context | _references(request))
+    if request.GET.get("tab") == "links":
+        return show(request, "market/index", context | {"tab": "links", "links": _links()})
     return show(request, "market/index", context | _offers(request))
+
+
+def _links() -> list[dict[str, Any]]:
+    """All links with what counts of each now."""
+    now, known = clock.now(), beliefs.everything()
+    rows = links.everything().order_by("source", "target")[:MOST_LINKS]
+    return [
+        present_links.row(links.shown(row, now=now, belief=known.get((row.source, row.target))), row.price_micro_per_gb)
+        for row in rows
+    ]
 
 
 def _offers(request: PageRequest) -> dict[str, Any]:

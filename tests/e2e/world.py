@@ -160,6 +160,7 @@ TENANT = {
     "home": "/home",
     "market": "/market",
     "reference-prices": "/market?tab=reference",
+    "links": "/market?tab=links",
     "jobs": "/jobs",
     "new-job": "/jobs/new?sample=hello",
     "new-job-yaml": "/jobs/new?sample=card&mode=yaml",

@@ -58,6 +58,7 @@ def pages(things: dict[str, str]) -> list[str]:
         "/find?q=moss",
         "/market",
         "/capacity",
+        "/market?tab=links",
         "/market?tab=reference",
         "/market?region=east&most=0.5&green=10&order=green_ratio-",
         "/market?region=nowhere",
