@@ -37,6 +37,11 @@ def reserve(*, job: Job, whole: Money, now: datetime) -> Money:
     return Money(held.amount_minor, held.currency)
 
 
+def stop_if_spent(*, job: Job, now: datetime) -> int:
+    """Stop what runs of a job whose own budget is used up; returns how many attempts."""
+    return _stop(spending.running([job.id]), EndReason.BUDGET_EXHAUSTED, now) if spending.is_spent(job) else 0
+
+
 @dataclass
 class Watched:
     """What one look at the money did."""

@@ -176,6 +176,10 @@ def change(*, job: Job, values: Mapping[str, Any], by: str, now: datetime) -> Jo
             put(topic="cycle.wanted", key=f"change.{job.public_id}.{row.event_sequence + 1}", now=now)
             live.changed(f"job.{job.public_id}", f"org.{job.organisation.public_id}.jobs")
     job.refresh_from_db()
+    if "budget_minor" in changed:
+        funds.stop_if_spent(
+            job=job, now=now
+        )  # lowered below what is used: also an agent that is cut off finds it at its next sync
     return job
 
 

@@ -170,9 +170,12 @@ def test_p16_a_jobs_own_budget_is_lowered_too(ada: Person, sol: Person) -> None:
     """P16: the same for `PATCH /jobs/{id}` with a lower budget."""
     a_node(sol, prices={"core": "0.60"})
     work = started(submit(ada, max_price="0.60", max_duration="10h", budget="5.00"))
-    jobs.change(job=work.job, values={"budget_minor": 10}, by=ada.id, now=NOW)
     work.use(11 * 60_000_000, NOW + 11 * MINUTE)
-    assert work.fresh().stop_reason == "budget_exhausted"
+    jobs.change(job=work.job, values={"budget_minor": 20}, by=ada.id, now=NOW + 12 * MINUTE)
+    assert work.fresh().stop_reason == ""
+    jobs.change(job=work.job, values={"budget_minor": 10}, by=ada.id, now=NOW + 12 * MINUTE)
+    answer = work.sync(NOW + 13 * MINUTE)  # the first one after it was cut off
+    assert [cancel.reason for cancel in answer.cancels] == ["budget_exhausted"]
 
 
 def test_granted_hours_run_jobs_without_money_on_the_givers_nodes_only(ada: Person, sol: Person, ben: Person) -> None:
