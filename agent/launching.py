@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from . import egress
 from .devices.plugin import Attachment
 from .executors.cgroups import Layout
 from .protocol import AssignmentSpec, Phase
@@ -64,6 +65,7 @@ def environment(spec: AssignmentSpec, attachment: Attachment, *, resumed: bool =
         "IDLEWILD_ATTEMPT": spec.attempt,
         "IDLEWILD_REGION": spec.region,
         **({"IDLEWILD_RESUME": "1"} if resumed else {}),
+        **(egress.environment() if spec.egress else {}),
     }
 
 
@@ -87,6 +89,8 @@ def launch(
     attachment: Attachment = Attachment(),  # noqa: B008 - frozen
     masks: tuple[str, ...] = (),
     pids: int = PIDS,
+    hosts: tuple[str, ...] = (),
+    private_hosts: bool = False,
 ) -> dict[str, Any]:
     home = dict(environment)
     if ground.executor != "bwrap":
@@ -115,6 +119,8 @@ def launch(
         "frozen_kill_ms": frozen_kill_ms,
         "stop_grace_ms": stop_grace_ms,
         "masks": list(masks),
+        "egress": list(hosts),
+        "private_egress": private_hosts,
         "own_jobs": ground.own_jobs,
         "agent_pid": os.getpid(),
     }
@@ -148,6 +154,7 @@ def from_spec(
         stop_grace_ms=spec.stop_grace_ms,
         attachment=attachment,
         masks=tuple(spec.secrets.values()),
+        hosts=spec.egress,
     )
 
 

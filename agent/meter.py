@@ -65,8 +65,10 @@ def allocation(resources: Resources) -> dict[Resource, int]:
     return {resource: count for resource, count in counts.items() if count}
 
 
-def counters(resources: Resources, ran_us: int) -> tuple[Counter, ...]:
-    return tuple(
+def counters(resources: Resources, ran_us: int, network_bytes: int | None = None) -> tuple[Counter, ...]:
+    """`network_bytes` None: the job has no network, so nothing is metered."""
+    carried = () if network_bytes is None else (Counter(Resource.NETWORK_BYTE, 0, network_bytes),)
+    return carried + tuple(
         Counter(resource=resource, count_milli=count, qty_us=count * ran_us // 1000)
         for resource, count in allocation(resources).items()
     )

@@ -232,6 +232,7 @@ _ID = re.compile(r"[a-z]{3}_[0-9A-Za-z]{1,60}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_HOST_PORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}:[1-9][0-9]{0,4}")
 BIG = 2**62
 
 
@@ -893,6 +894,7 @@ class AssignmentSpec(_Answer):
     outputs: Annotated[tuple[Output, ...], Items(1000)] = ()
     stop_grace_ms: Annotated[int, Whole(0, 600_000)] = 30_000
     checkpoint: Optional[CheckpointPlan] = None
+    egress: Annotated[tuple[Annotated[str, Text(300, 3, _HOST_PORT)], ...], Items(100)] = ()  # host:port it may reach
 
     def check(self, path: str) -> None:
         names = [output.name for output in self.outputs]

@@ -113,7 +113,7 @@ class Reporting(Hands):
                 counter.count_milli,
                 counter.qty_us,
             )
-            for counter in meter.counters(spec.resources, int(live.facts["ran_us"]))
+            for counter in meter.counters(spec.resources, int(live.facts["ran_us"]), live.facts.get("network_bytes"))
         ]
 
     # ── logs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,7 +194,9 @@ class Reporting(Hands):
             started=attempt.started,
             age_ms=age_ms,
             usage_seq=live.record.usage_seq + 1,
-            counters=meter.counters(spec.resources, ran_us) if spec and attempt.started else (),
+            counters=meter.counters(spec.resources, ran_us, facts.get("network_bytes"))
+            if spec and attempt.started
+            else (),
             exit_code=attempt.exit_code,
             message=attempt.message[:2000],
             ran_us=ran_us,

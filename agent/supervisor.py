@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from . import clocks, folders
+from . import clocks, egress, folders
 from .executors import cgroups, tree
 from .executors.groups import Group, GroupRefused, Limits, Usage
 from .executors.sandbox import Sandbox, start
@@ -142,6 +142,10 @@ class Supervisor:
         self.spools = {name: Spool(folder / f"{name}.log", masks) for name in ("stdout", "stderr")}
         self.fds: dict[str, int] = {}
         self._status_text = b""
+        self.hosts: list[str] = launch.get("egress", []) if launch["executor"] == "bwrap" else []
+        self.bytes = egress.Counters()
+        self.proxy: int | None = None
+        self._go: int | None = None
         self._sampled_ms = 0
         self._disk: Iterator[int] | None = None
         self._disk_sum = 0
@@ -207,10 +211,14 @@ class Supervisor:
             file_bytes=launch["file_bytes"],
             memory_bytes=launch["memory_bytes"],
             binds=tuple((a, b) for a, b in launch["binds"]),
+            waits=bool(self.hosts),
         )
         self.status_code, self.init_pid, self._status_text = None, None, b""
         pipes = {name: os.pipe2(os.O_CLOEXEC) for name in ("stdout", "stderr", "status")}
-        self.pid = start(box, self.group, pipes["stdout"][1], pipes["stderr"][1], pipes["status"][1])
+        waiting, self._go = os.pipe2(os.O_CLOEXEC) if self.hosts else (None, None)
+        self.pid = start(box, self.group, pipes["stdout"][1], pipes["stderr"][1], pipes["status"][1], waiting)
+        if waiting is not None:
+            os.close(waiting)
         for name, (reading, writing) in pipes.items():
             os.close(writing)
             os.set_blocking(reading, False)
@@ -251,13 +259,41 @@ class Supervisor:
             fact = json.loads(line)
             if "child-pid" in fact:
                 self.init_pid = int(fact["child-pid"])
+                self._open_network(self.init_pid)
                 self._mark_started()
             if "exit-code" in fact:
                 self.status_code = int(fact["exit-code"])
 
+    def _open_network(self, init_pid: int) -> None:
+        """The proxy is there before the job's first command; without it the job starts all the same, and gets no answer."""
+        if self._go is None:
+            return
+        try:
+            self.proxy = egress.start(
+                init_pid,
+                self.hosts,
+                self.bytes,
+                uid=self.launch["uid"],
+                private=self.launch.get("private_egress", False),
+            )
+        except OSError as error:
+            self._kill(Reason.START_FAILED, f"the job's network could not be opened: {error}")
+        os.write(self._go, b"1")
+        os.close(self._go)
+        self._go = None
+
+    def _close_network(self) -> None:
+        if self._go is not None:
+            os.close(self._go)
+            self._go = None
+        if self.proxy is not None:
+            _signal(self.proxy, signal.SIGKILL)
+            self.proxy = None
+
     def _drain(self) -> None:
         """What is still in the pipes, after the tree is gone."""
         self.group.kill()
+        self._close_network()
         for name in list(self.fds):
             while self._read(name):
                 pass
@@ -484,6 +520,7 @@ class Supervisor:
             "frozen_us": self.clock.frozen_us(now),
             "cpu_us": self.usage.cpu_us,
             "mem_peak_bytes": self.usage.mem_peak_bytes,
+            "network_bytes": sum(self.bytes.read()) if self.hosts else None,
             "stdout_bytes": self.spools["stdout"].size,
             "stderr_bytes": self.spools["stderr"].size,
             "group": self.group.to_json(),

@@ -23,6 +23,7 @@ STATUS_FD = 8
 SECCOMP_FD = 9
 ARGS_FD = 10
 SCRIPT_FD = 11
+BLOCK_FD = 12
 SCRIPT = "/etc/job.sh"
 SHELL = ("/bin/sh", "-eu")
 TMP_MOST = 1 << 30
@@ -43,6 +44,7 @@ class Sandbox:
     file_bytes: int | None = None  # RLIMIT_FSIZE
     memory_bytes: int | None = None  # RLIMIT_AS, only without cgroups
     binds: tuple[tuple[str, str], ...] = ()  # device nodes
+    waits: bool = False  # start the script only when `go` (see `start`) has been written to
 
 
 def _memory_file(name: str, content: bytes) -> int:
@@ -82,12 +84,13 @@ def bwrap_arguments(box: Sandbox) -> list[str]:
     ]  # fmt: skip
     for name, value in box.environment.items():
         arguments += ["--setenv", name, value]
-    return [*arguments, "--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]
+    waiting = ["--block-fd", str(BLOCK_FD)] if box.waits else []
+    return [*arguments, *waiting, "--seccomp", str(SECCOMP_FD), "--json-status-fd", str(STATUS_FD)]
 
 
-def start(box: Sandbox, group: Group, stdout: int, stderr: int, status: int) -> int:
+def start(box: Sandbox, group: Group, stdout: int, stderr: int, status: int, go: int | None = None) -> int:
     """Fork the job's first process into its group; returns its pid. The main thread must call this: `--die-with-parent`
-    kills the job when the *thread* that started it ends."""
+    kills the job when the *thread* that started it ends. `go`: where a sandbox that `waits` reads its sign."""
     script_fd = _memory_file("script", box.script.encode())
     if box.executor == "bwrap":
         arguments = "\0".join(bwrap_arguments(box)) + "\0"
@@ -95,6 +98,8 @@ def start(box: Sandbox, group: Group, stdout: int, stderr: int, status: int) -> 
         filter_fd = seccomp.program()
         argv = [box.bwrap, "--args", str(ARGS_FD), "--", *SHELL, SCRIPT]
         fds = {STATUS_FD: status, SECCOMP_FD: filter_fd, ARGS_FD: args_fd, SCRIPT_FD: script_fd}
+        if go is not None:
+            fds[BLOCK_FD] = go
         environment: dict[str, str] = {}
     else:
         argv = [*SHELL, f"/proc/self/fd/{SCRIPT_FD}"]
@@ -107,7 +112,7 @@ def start(box: Sandbox, group: Group, stdout: int, stderr: int, status: int) -> 
     if pid == 0:
         _child(box, group, argv, environment, {0: os.open("/dev/null", os.O_RDONLY), 1: stdout, 2: stderr, **fds})
     for fd in fds.values():
-        if fd != status:
+        if fd not in (status, go):
             os.close(fd)
     return pid
 

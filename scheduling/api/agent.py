@@ -426,6 +426,7 @@ def _spec(taken: reports.Assigned) -> wire.AssignmentSpec:
         ),
         stop_grace_ms=int(leases.STOP_GRACE.total_seconds() * 1000),
         checkpoint=_checkpoint_plan(taken),
+        egress=spec.network_hosts,
     )
 
 

@@ -202,6 +202,9 @@ class AttemptOut(serializers.Serializer):
     phase = serializers.CharField()
     resumed_from = serializers.CharField(allow_null=True, help_text="The checkpoint that it began with.")
     frozen = serializers.BooleanField()
+    network_bytes = serializers.IntegerField(
+        allow_null=True, help_text="Carried both ways by `network: allow`; null: no network, or nothing told yet."
+    )
     isolation = serializers.CharField()
     reason = serializers.CharField(allow_null=True)
     fault = serializers.CharField(allow_null=True)

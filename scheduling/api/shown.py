@@ -186,6 +186,7 @@ def attempt(row: Attempt) -> Shown:
         "phase": row.phase,
         "resumed_from": row.resumed_from or None,
         "frozen": row.frozen,
+        "network_bytes": row.stats.get("network_bytes"),
         "isolation": row.isolation,
         "actor": row.actor,
         "displaced_by": row.displaced_by or None,

@@ -173,6 +173,7 @@ class TaskSpec:
     resources: Resources = Resources()
     placement: Placement = Placement()
     checkpoint: Checkpoint | None = None
+    network_hosts: tuple[str, ...] = ()  # host:port that it may reach; () = no network
 
     def form(self) -> dict[str, Any]:
         """The machine's form as plain JSON values."""
@@ -244,6 +245,7 @@ class JobSpec:
                 "lease": task.lease_class,
                 **({"for": values.duration_text(task.wait_for_s)} if task.on_disconnect == Action.WAIT else {}),
             },
+            "network": {"mode": "allow", "hosts": list(task.network_hosts)} if task.network_hosts else {"mode": "none"},
             "checkpoint": None
             if task.checkpoint is None
             else {

@@ -56,6 +56,9 @@ OUTPUT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 CARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,79}")
 PLACE = re.compile(r"[A-Za-z0-9*][A-Za-z0-9_*.-]{0,79}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?:[1-9][0-9]{0,4}")
+MOST_HOSTS = 50
+NETWORK_MODES = ("none", "allow", "open")
 ARTEFACT = re.compile(r"artefact://[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 ARCHIVE = "data:application/gzip;base64,"
 VIRTUAL = "virtual"
@@ -329,14 +332,6 @@ class _Reader:
         run = self.text("run", fields.get("run"))
         if not run.strip() and "stages" not in fields:
             self.wrong("run", "field_required", N_("run says what the job does"))
-        network = self.section("network", fields.get("network"))
-        if network.get("mode") not in (None, "none"):
-            self.wrong(
-                "network.mode",
-                "unsupported_field",
-                N_("this version does not carry out {field} yet"),
-                field="network.mode",
-            )
         retry = self.section("retry", fields.get("retry"))
         events = self.words("retry.on_events", retry.get("on_events"), ("no-capacity", "interruption"), RetryEvent)
         action, wait_for, lease = self.on_disconnect(fields.get("on_disconnect"))
@@ -361,6 +356,7 @@ class _Reader:
             resources=self.resources(fields.get("resources"), events),
             placement=self.placement(fields.get("placement")),
             checkpoint=self.checkpoint(fields.get("checkpoint")),
+            network_hosts=self.network(fields.get("network")),
         )
 
     def words(self, path: str, value: object, default: tuple[str, ...], kind: type[StrEnum]) -> tuple[str, ...]:
@@ -554,6 +550,39 @@ class _Reader:
         if waits and lease != LeaseClass.TOLERANT:
             self.wrong("on_disconnect.lease", "exclusive_fields", N_("action: wait needs lease: tolerant"))
         return action, wait_for if waits else 0, lease
+
+    def network(self, value: object) -> tuple[str, ...]:
+        """The hosts that a job may reach; none without `mode: allow`."""
+        fields = self.section("network", value)
+        mode = self.choice("network.mode", fields.get("mode"), "none", NETWORK_MODES)
+        if mode == "open":
+            self.wrong(
+                "network.mode",
+                "unsupported_field",
+                N_("this version does not carry out {field} yet"),
+                field="network.mode",
+            )
+        hosts = [
+            self.host(f"network.hosts.{place}", item)
+            for place, item in enumerate(self.items("network.hosts", fields.get("hosts"), MOST_HOSTS))
+        ]
+        if mode == "none" and hosts:
+            self.wrong("network.hosts", "exclusive_fields", N_("only with mode: allow"))
+        if mode == "allow" and not hosts:
+            self.wrong(
+                "network.hosts",
+                "field_required",
+                N_("name the hosts that it may reach"),
+                'hosts: ["hub.example.org:443"]',
+            )
+        return tuple(dict.fromkeys(hosts)) if mode == "allow" else ()
+
+    def host(self, path: str, value: object) -> str:
+        text = self.text(path, value).lower()
+        port = text.rpartition(":")[2]
+        if not HOST.fullmatch(text) or int(port) > 65_535:
+            self.wrong(path, "bad_value", N_("{value} is not host:port"), "hub.example.org:443", value=text)
+        return text
 
     def checkpoint(self, value: object) -> Checkpoint | None:
         """What to store while it runs, how often, and how many to keep."""

@@ -65,7 +65,7 @@ SUPPORTED: dict[str, tuple[str, ...]] = {
     "placement": PLACEMENT,
     "retry": ("on_events", "duration"),
     "on_disconnect": ("action", "for", "lease"),
-    "network": ("mode",),
+    "network": ("mode", "hosts"),
     "checkpoint": ("path", "interval", "keep"),
     "inputs": INPUT,
     "outputs": OUTPUT,
@@ -84,7 +84,6 @@ UNSUPPORTED: dict[str, tuple[str, ...]] = {
     ),
     "resources": ("shm_size", "ports", "any_of", "ordered", "instance_type"),
     "placement": ("min_reliability", "max_regions", "preset"),
-    "network": ("hosts",),
     "inputs": ("streamable",),
     "outputs": ("url", "path_prefix"),
 }
@@ -185,7 +184,13 @@ def _top(inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
         },
         "inputs": {"type": "array", "items": inputs},
         "outputs": {"type": "array", "items": outputs},
-        "network": _object("network", {"mode": {"enum": ["none"], "default": "none"}}),
+        "network": _object(
+            "network",
+            {
+                "mode": {"enum": ["none", "allow"], "default": "none"},
+                "hosts": {**_TEXTS, "description": "host:port, reached through the proxy that https_proxy names"},
+            },
+        ),
         "max_duration": {**_DURATION, "default": "24h"},
         "retry": _object(
             "retry",

@@ -72,12 +72,22 @@ def take(
         if fact is not None:
             facts.append((place, fact))
         _remember(attempt, reading, digest, verdict, received_at)
+    if not stale:
+        _carried(attempt, readings)
     if facts:
         answers = usage.record_many(facts=[fact for _, fact in facts], now=received_at, stale=stale)
         for (place, _), answer in zip(facts, answers, strict=True):
             verdicts[place] = answer.answer.value
         live.changed(f"job.{attempt.task.job.public_id}")
     return verdicts
+
+
+def _carried(attempt: Attempt, readings: Sequence[Reading]) -> None:
+    """What the job's own network carried: shown, never billed."""
+    carried = max((reading.qty for reading in readings if reading.resource == TRANSFER), default=None)
+    if carried is not None and carried > attempt.stats.get("network_bytes", -1):
+        attempt.stats = {**attempt.stats, "network_bytes": carried}
+        Attempt.objects.filter(id=attempt.id).update(stats=attempt.stats)
 
 
 def moved(*, attempt: Attempt, lease: Lease, now: datetime) -> None:

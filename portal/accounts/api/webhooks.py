@@ -14,7 +14,7 @@ from portal.accounts.selectors import webhooks as selectors
 from portal.accounts.services import webhooks
 from portal.api.pagination import CursorPage
 from portal.api.schema import paged
-from portal.api.serializers import Strict, parsed, queried
+from portal.api.serializers import Empty, Strict, parsed, queried
 from portal.kit.webhooks import TYPES
 
 STATES = ("due", "delivered", "failed")
@@ -128,9 +128,10 @@ class OneWebhook(APIView):
 class RotateWebhook(APIView):
     permission_classes = [Needs("members.manage")]
 
-    @extend_schema(request=None, responses=MadeWebhookOut, operation_id="webhooks_rotate")
+    @extend_schema(request=Empty, responses=MadeWebhookOut, operation_id="webhooks_rotate")
     def post(self, request: Any, public_id: str) -> Response:
         """A new secret, shown once; the old one signs too for 24 hours."""
+        parsed(Empty, request)
         found = selectors.endpoint(request.actor.home(), public_id)
         made = webhooks.rotate(endpoint=found, by=request.actor.id, now=clock.now())
         return Response({**WebhookOut(made.endpoint).data, "secret": made.secret})
@@ -139,9 +140,10 @@ class RotateWebhook(APIView):
 class TestWebhook(APIView):
     permission_classes = [Needs("members.manage")]
 
-    @extend_schema(request=None, responses={202: DeliveryOut}, operation_id="webhooks_test")
+    @extend_schema(request=Empty, responses={202: DeliveryOut}, operation_id="webhooks_test")
     def post(self, request: Any, public_id: str) -> Response:
         """Send endpoint.test now."""
+        parsed(Empty, request)
         found = selectors.endpoint(request.actor.home(), public_id)
         sent = webhooks.test(endpoint=found, by=request.actor.id, now=clock.now())
         return Response(delivery_shown(sent), status=202)
@@ -160,8 +162,9 @@ class Deliveries(APIView):
 class ResendDelivery(APIView):
     permission_classes = [Needs("members.manage")]
 
-    @extend_schema(request=None, responses={202: DeliveryOut}, operation_id="webhooks_resend")
+    @extend_schema(request=Empty, responses={202: DeliveryOut}, operation_id="webhooks_resend")
     def post(self, request: Any, public_id: str) -> Response:
+        parsed(Empty, request)
         found = selectors.delivery(request.actor.home(), public_id)
         again = webhooks.resend(delivery=found, by=request.actor.id, now=clock.now())
         return Response(delivery_shown(again), status=202)

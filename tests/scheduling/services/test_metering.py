@@ -173,3 +173,15 @@ def test_never_more_than_allocation_times_observed_time(
         assert total(work) <= min(claimed, observed)
     rows = list(UsageRecord.objects.filter(attempt_ref=work.name).order_by("seq").values_list("started_at", "ended_at"))
     assert all(end <= following for (_, end), (following, _) in pairwise(rows))
+
+
+def test_what_a_jobs_network_carried_is_shown_and_never_billed(ada: Person, sol: Person) -> None:
+    work = a_running(ada, a_node(sol), network_hosts=("hub.example.org:443",))
+    for seq, carried in ((1, 500), (2, 70_000), (3, 70_000)):
+        assert (
+            work.use(carried, THEN + seq * timedelta(seconds=9), seq=seq, resource="network_byte", count=0) == "stored"
+        )
+    assert work.fresh().stats["network_bytes"] == 70_000
+    work.finish(THEN + timedelta(minutes=1), readings=[("network_byte", 0, 81_000)])
+    assert work.fresh().stats["network_bytes"] == 81_000
+    assert not UsageRecord.objects.filter(resource="network_byte").exists()
