@@ -25,6 +25,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,8 @@ class Supervisor:
         self._status_text = b""
         self.hosts: list[str] = launch.get("egress", []) if launch["executor"] == "bwrap" else []
         self.bytes = egress.Counters()
+        if self.hosts:  # asyncio and all: loaded before the job starts, and only where it is needed
+            import_module(f"{__package__}.proxy")
         self.proxy: int | None = None
         self._go: int | None = None
         self._sampled_ms = 0
@@ -269,7 +272,7 @@ class Supervisor:
         if self._go is None:
             return
         try:
-            self.proxy = egress.start(
+            self.proxy = import_module(f"{__package__}.proxy").start(
                 init_pid,
                 self.hosts,
                 self.bytes,

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import httpx
 
 from . import protocol as wire
+from .addresses import is_public
 from .protocol import Message, Problem, Received, Stream
 
 A = TypeVar("A", bound=Message)
@@ -256,13 +257,6 @@ class Portal:
         if response.status_code >= 300:
             _raise(response)
         return response
-
-
-def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    mapped = getattr(address, "ipv4_mapped", None)
-    if mapped is not None:
-        return is_public(mapped)
-    return address.is_global and not address.is_multicast
 
 
 def _raise(response: httpx.Response) -> None:

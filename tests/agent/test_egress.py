@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from agent import egress, meter
-from agent.egress import Denied, read_head
 from agent.launching import Ground
 from agent.protocol import Resource, Resources
+from agent.proxy import Denied, read_head
 from tests.agent.conftest import Job, alive, until
 from tests.agent.conftest import Node as RealNode
 from tests.agent.peer import Peer
