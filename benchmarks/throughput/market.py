@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +33,7 @@ from portal.outbox.models import OutboxMessage  # noqa: E402
 from portal.outbox.services import put  # noqa: E402
 from scheduling.models import Job, NodeState, Task  # noqa: E402
 from scheduling.services import specs  # noqa: E402
+from tests.factories.hardware import SomeReport  # noqa: E402 what agents say, kept in step with the rules
 
 REGIONS, ZONES_EACH, PROVIDERS, QUEUES = 8, 4, 10, 30
 CORES, MEMORY_GIB, DISK_GIB = 32, 128, 2_000
@@ -119,22 +121,10 @@ def _prices(chance: random.Random, green: int) -> dict[str, int]:
     return {"fixed": fixed, "spot": fixed * 6 // 10}
 
 
-class _Metric:
-    unit, p95, p99, cv_ppm, clean_ppm, passes = "gflops", 0.0, 0.0, 10_000, 990_000, 3
-
-    def __init__(self, name: str, value: float, unit: str) -> None:
-        self.name, self.value, self.unit = name, value, unit
-        self.p95 = self.p99 = value
-
-
 def _metrics(chance: random.Random) -> Any:
-    power = chance.choice((400.0, 520.0, 640.0, 800.0))
-    parts = (
-        _Metric("gemm_1024", power, "gflops"),
-        _Metric("triad", power / 20, "gb_s"),
-        _Metric("stream", 1.25, "gb_s"),
-    )
-    return rules.stored_metrics(parts)
+    """A report as the tests' factories make it, of a machine of some speed."""
+    speed = chance.choice((0.8, 1.0, 1.3, 1.6))
+    return rules.stored_metrics([replace(metric, value=metric.value * speed) for metric in SomeReport().metrics])
 
 
 def submit(count: int, rate: int) -> dict[str, Any]:

@@ -9,13 +9,14 @@ anew. The knee alone depends on the rest of its front: it is that of the moment 
 
 from collections.abc import Hashable, Sequence
 
-from scheduling.domain.columns import HEARD, TAKES_WORK, Table
+from scheduling.domain.columns import HEARD, KEPT, TAKES_WORK, Table
 from scheduling.domain.filters import card_count
 from scheduling.domain.placement import Decision, decide_in_order
 from scheduling.domain.request import Paths, Policy, Request
 from scheduling.domain.summaries import Summaries
 
 READY = HEARD | TAKES_WORK
+USABLE = READY | KEPT
 BUSIER = 1.05
 
 
@@ -44,7 +45,7 @@ class Batch:
         if request.data and self._is_busier(decision, row):
             return False
         return bool(
-            int(table.flags[row]) & READY == READY
+            int(table.flags[row]) & USABLE == READY
             and table.cores[row] >= request.cores_milli
             and table.memory[row] >= request.memory_mib
             and table.disk[row] >= request.disk_gib

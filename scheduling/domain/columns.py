@@ -14,7 +14,7 @@ disk      u16    free GiB
 cards     u8     free cards
 queue     u16    expected wait in seconds, at most 65,535
 green     u16    renewable share in 1/10,000, rounded down; UNKNOWN_GREEN = not known
-flags     u8     bits: heard, takes work, verified
+flags     u8     bits: heard, takes work, verified, kept for another task
 ========  =====  ==============================================================================================
 
 Capacities are whole numbers rounded down, prices whole micro-currency per unit-hour (-1 = not sold so): limits are
@@ -58,7 +58,7 @@ UNKNOWN_GREEN = 65_535
 GREEN_WHOLE = 10_000
 PPM_PER_GREEN = 100
 ALIVE, SUSPECT, UNKNOWN = "alive", "suspect", "unknown"
-HEARD, TAKES_WORK, VERIFIED = 1, 2, 4
+HEARD, TAKES_WORK, VERIFIED, KEPT = 1, 2, 4, 8
 """Bits of `flags`."""
 
 
@@ -102,6 +102,7 @@ class Row:
     opens_at: int | None = None  # when a closed window opens next
     alive: str = ALIVE  # alive suspect unknown
     takes_work: bool = True  # listed, not draining
+    kept: bool = False  # what is free of it waits for another task
     lease_classes: tuple[str, ...] = CLASSES
     refuses_past_due: bool = False
     isolation: str = "full"
@@ -331,6 +332,7 @@ class Table:
             cards=int(self.cards[row]),
             queue_s=int(self.queue[row]),
             takes_work=bool(self.flags[row] & TAKES_WORK),
+            kept=bool(self.flags[row] & KEPT),
             alive=ALIVE if self.flags[row] & HEARD else SUSPECT,
         )
 
@@ -409,7 +411,8 @@ def green_of(ppm: int | None) -> int:
 
 def flags_of(row: Row) -> int:
     """The flags of a row."""
-    return HEARD * (row.alive == ALIVE) | TAKES_WORK * row.takes_work | VERIFIED * row.verified
+    flags = HEARD * (row.alive == ALIVE) | TAKES_WORK * row.takes_work | VERIFIED * row.verified
+    return flags | KEPT * row.kept
 
 
 def spans(starts: Ints, stops: Ints) -> Ints:

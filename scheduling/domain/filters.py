@@ -20,6 +20,7 @@ from scheduling.domain.columns import (
     ABSENT,
     CLASSES,
     HEARD,
+    KEPT,
     PPM_PER_GREEN,
     TAKES_WORK,
     TYPES,
@@ -261,6 +262,10 @@ def _node_checks(request: Request, table: Table, regions: Regions, part: Part) -
 
 
 def _named(request: Request, table: Table, part: Part) -> Iterator[Check]:
+    if request.owner:
+        known = request.owner in table.providers
+        mine = table.providers.index(request.owner) if known else ABSENT
+        yield Check(W.REGION_NOT_WANTED, table.terms.provider[table.term[part]] != mine)
     if request.node != "*":
         yield Check(W.REGION_NOT_WANTED, _flags(request.node not in (r.node, r.name) for r in _rows(table, part)))
     nodes = {place for place in request.avoid if place.count("/") == 2}
@@ -364,6 +369,7 @@ def _time(request: Request, table: Table, regions: Regions, part: Part) -> Itera
 def _state(request: Request, table: Table, part: Part) -> Iterator[Check]:
     yield Check(W.NODE_SUSPECT, ~table.flagged(part, HEARD))
     yield Check(W.NODE_DRAINING, ~table.flagged(part, TAKES_WORK))
+    yield Check(W.NODE_KEPT, table.flagged(part, KEPT))
     term = table.term[part]
     offered = table.terms.lease_classes[term, CLASSES.index(request.lease_class)]
     yield Check(W.LEASE_CLASS_UNSUPPORTED, ~offered, request.lease_class)

@@ -5,7 +5,7 @@ smallest; what it is given counts at once. A turn that finds no place gives noth
 those go first that were refused less often, so an impossible task (or 500 of them) costs its turns and blocks nobody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
@@ -65,6 +65,13 @@ class Turns:
             yield line.pop()
             if line:
                 heappush(self._heap, self._entry(organisation))
+
+    def drop(self, tasks: Collection[int]) -> None:
+        """These were served elsewhere and take no turn."""
+        for organisation, line in self._lines.items():
+            self._lines[organisation] = [item for item in line if item.task not in tasks]
+        self._heap = [self._entry(organisation) for organisation, line in self._lines.items() if line]
+        heapify(self._heap)
 
     def likely(self) -> list[Waiting]:
         """All that wait, in an order near to that of the turns: round by round, one of each organisation."""

@@ -167,6 +167,7 @@ class WaitReason(StrEnum):
     OFFER_ENDS_EARLY = "offer_ends_early"
     NODE_SUSPECT = "node_suspect"
     NODE_DRAINING = "node_draining"
+    NODE_KEPT = "node_kept"
     LEASE_CLASS_UNSUPPORTED = "lease_class_unsupported"
     EXCLUDED_AFTER_FAILURE = "excluded_after_failure"
     TENANT_REFUSED = "tenant_refused"
@@ -219,6 +220,7 @@ WAITING: dict[WaitReason, Waiting] = {
     _W.OFFER_ENDS_EARLY: Waiting(Tier.NODE, N_("whose offer ends before the job could end.")),
     _W.NODE_SUSPECT: Waiting(Tier.NODE, N_("that have not been heard from lately.")),
     _W.NODE_DRAINING: Waiting(Tier.NODE, N_("that take no new work.")),
+    _W.NODE_KEPT: Waiting(Tier.NODE, N_("kept for another job that waits for them.")),
     _W.LEASE_CLASS_UNSUPPORTED: Waiting(Tier.NODE, N_("that do not offer the lease class {asked}.")),
     _W.EXCLUDED_AFTER_FAILURE: Waiting(Tier.NODE, N_("left out because this task failed there.")),
     _W.TENANT_REFUSED: Waiting(Tier.NODE, N_("whose provider does not take this organisation's jobs now.")),

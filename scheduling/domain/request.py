@@ -62,6 +62,7 @@ class Request:
     deadline: int | None = None
     lease_class: str = "standard"
     excluded: tuple[str, ...] = ()
+    owner: str = ""  # only on nodes of this provider
     past_due: bool = False
 
     def form(self) -> dict[str, Any]:

@@ -28,6 +28,12 @@ class Question:
 
     requests: tuple[Request, ...]
     policy: Policy
+    own: int = 0  # so many of the requests, the first ones, are for the organisation's own nodes only
+
+    @property
+    def at_home(self) -> "Question":
+        """The question asked of the organisation's own nodes alone."""
+        return Question(self.requests[: self.own], self.policy, self.own)
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -68,6 +74,11 @@ class Asked:
     def givers(self) -> Mapping[str, Sequence[str]]:
         """Job → the providers whose granted hours pay for it."""
         return balances.givers()
+
+    @cached_property
+    def owners(self) -> frozenset[int]:
+        """Organisations that have nodes of their own in the market."""
+        return frozenset(jobs.owners())
 
     def past_due(self, task: Task) -> bool:
         """Does the task's organisation owe what is overdue?"""
@@ -114,8 +125,14 @@ def of_queued(
     if only:
         request = replace(request, avoid=(*request.avoid, *_other_providers(only)))
     prefer = str(point["node"]) if point is not None and (task.fence == 0 or spec.placement.pick == Pick.ASK) else ""
-    kinds = in_order(request, spec.resources.cards_ordered)
-    return Question(tuple(_after_failure(task, spec, kinds)), policy_of(spec, prefer=prefer))
+    kinds = _after_failure(task, spec, in_order(request, spec.resources.cards_ordered))
+    own = _on_own(kinds, job.organisation.slug) if job.organisation_id in asked.owners and not prefer else []
+    return Question((*own, *kinds), policy_of(spec, prefer=prefer), own=len(own))
+
+
+def _on_own(kinds: Sequence[Request], owner: str) -> list[Request]:
+    """Owner first: an organisation's own nodes serve its jobs before the market does."""
+    return [replace(kind, owner=owner) for kind in kinds]
 
 
 def _other_providers(only: Sequence[str]) -> list[str]:

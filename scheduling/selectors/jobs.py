@@ -4,10 +4,11 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet, Sum
+from django.db.models import F, Prefetch, Q, QuerySet, Sum
 from django.db.models.fields.json import KeyTransform
 from django.utils.translation import gettext as _
 
+from marketplace.models import Node
 from portal.accounts.models import Organisation
 from portal.kit.errors import NotFound
 from scheduling.domain.attempt import LIVE as LIVE_ATTEMPT
@@ -155,6 +156,11 @@ def in_turn(market: Market) -> list[Waiting]:
     return order(waiting, holding(), market.capacity, weights({item.organisation for item in waiting}))
 
 
+def owners() -> set[int]:
+    """Organisations that have a listed node."""
+    return set(Node.objects.filter(state="listed").values_list("organisation_id", flat=True).distinct())
+
+
 def weights(organisations_: Collection[int]) -> dict[int, int]:
     """The shares that operators gave to organisations, in thousandths."""
     rows = Organisation.objects.filter(id__in=list(organisations_))
@@ -169,9 +175,10 @@ def needs(spec: TaskSpec) -> Held:
 
 
 def holding() -> dict[int, Held]:
-    """What each organisation's leases hold."""
+    """What each organisation's leases hold of others' nodes: its own serve it first and do not count against its share."""
     rows = (
         Lease.objects.filter(capacity_freed=False)
+        .exclude(node__organisation_id=F("attempt__task__job__organisation_id"))
         .values("attempt__task__job__organisation_id")
         .annotate(cores=Sum("cores_milli"), memory=Sum("memory_mib"), disk=Sum("disk_gib"), taken=Sum("cards"))
     )

@@ -32,7 +32,7 @@ from django.db import connection, transaction
 from marketplace.selectors import offers
 from marketplace.selectors.offers import LiveRow
 from scheduling.domain import summaries
-from scheduling.domain.columns import ALIVE, HEARD, TAKES_WORK, Ints, Row, Table, build
+from scheduling.domain.columns import ALIVE, HEARD, KEPT, TAKES_WORK, Ints, Row, Table, build
 from scheduling.domain.fairness import Held
 from scheduling.domain.kernels import PLAIN, Kernels
 from scheduling.domain.summaries import Summaries
@@ -206,6 +206,7 @@ def _refill(kept: _Kept, nodes: Iterable[int]) -> None:
             )
             kept.tiers.freshen(number)
         kept.table.mark(numbers, TAKES_WORK, made[0].takes_work)
+        kept.table.mark(numbers, KEPT, made[0].kept)
 
 
 def _seen(kept: _Kept, now: datetime) -> Seen:

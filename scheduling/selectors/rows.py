@@ -104,15 +104,12 @@ def _row(
         until=None if live.until is None else int(live.until.timestamp()),
         opens_at=None if opens_at is None else int(opens_at.timestamp()),
         alive=heard,
-        takes_work=state.open and not _is_kept(state),
+        takes_work=state.open,
+        kept=bool(state.kept_for),
         lease_classes=live.lease_classes,
         refuses_past_due=live.refuse_past_due,
         isolation=live.isolation,
     )
-
-
-def _is_kept(state: NodeState) -> bool:
-    return bool(state.kept_for)
 
 
 def _micro(live: LiveRow, resource: str, rental: str, model: str) -> int | None:

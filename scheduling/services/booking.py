@@ -63,14 +63,14 @@ class Told:
         self.row: Row = decision.problem.table.rows[decision.place]
         self.offer: LiveRow = market.live[self.row.node]
         self.needs = needed(decision)
+        self.stored = self._stored()  # at once: the columns go on
 
     @cached_property
     def prices(self) -> dict[str, Any]:
         """The prices that a lease under this decision keeps to its end, before the tenant's discount."""
         return price_snapshot(self.decision, self.offer, self.row, self.needs)
 
-    @cached_property
-    def stored(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, Any]:
         """The columns of PlacementDecision."""
         decision = self.decision
         inputs, chosen = decision.inputs(), decision.chosen()

@@ -12,24 +12,32 @@ An impossible task costs its turn and nothing else: the next one is looked at in
 run cycles at once: tasks are locked with SKIP LOCKED and every write is guarded; a cycle that lost a race did nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from scheduling.domain.asleep import Asleep
+from scheduling.domain.backfill import Promise
 from scheduling.domain.batch import Batch
+from scheduling.domain.columns import KEPT
 from scheduling.domain.demand import TaskSpec
 from scheduling.domain.order import Turns, Waiting
+from scheduling.domain.placement import Decision, decide_in_order
+from scheduling.domain.preemption import Victim
 from scheduling.domain.reasons import EndReason, RetryEvent, WaitReason
 from scheduling.models import NodeState, Task
-from scheduling.selectors import asking, jobs, snapshot
+from scheduling.selectors import asking, jobs, running, snapshot
+from scheduling.selectors.asking import Question
 from scheduling.selectors.snapshot import Market
-from scheduling.services import booking, shifting, waiting
+from scheduling.services import booking, planned, room, shifting, waiting
 from scheduling.services.booking import Outcome, Plan, Told
 
 MOST_PLACED = 500
 MOST_TRIES = 8
+MOST_ROOMS = 20
+"""Tasks for which others are stopped in one cycle."""
 COMMIT = 125
 """Placements in one transaction: more waste less on each, fewer are seen sooner."""
 LOADED = 250
@@ -67,11 +75,20 @@ class _Cycle:
     left_out: set[str] = field(default_factory=set)  # nodes that changed under our hands
     planned: list[Plan] = field(default_factory=list)
     tries: dict[int, int] = field(default_factory=dict)
+    promises: Sequence[Promise] = ()
+    kept: dict[str, list[str]] = field(default_factory=running.kept)  # task → nodes on which others were stopped for it
+    victims: list[Victim] | None = None  # read when somebody needs room
+    made_room: int = 0
     result: CycleResult = field(default_factory=CycleResult)
 
     def __post_init__(self) -> None:
         explain = len(self.market.table) <= EXPLAINED_ROWS
         self.batch = Batch(self.market.table, self.market.paths, self.market.tiers, explain=explain)
+
+    @cached_property
+    def kept_nodes(self) -> frozenset[str]:
+        """Nodes kept for somebody."""
+        return frozenset(node for nodes in self.kept.values() for node in nodes)
 
     @property
     def hopeful(self) -> int:
@@ -81,22 +98,47 @@ class _Cycle:
 
 def run(*, now: datetime, clock: Clock | None = None, asleep: Asleep | None = None) -> CycleResult:
     """Place what can be placed. `clock` stamps leases at the moment of writing (default: `now`); `asleep`: what earlier cycles know to be hopeless."""
+    room.give_up(now=now)
     line = jobs.line()
     if not line:
         return CycleResult()
     cycle = _Cycle(snapshot.load(now=now), now, clock or (lambda: now), asleep or Asleep())
-    turns = Turns(line, jobs.holding(), cycle.market.capacity, jobs.weights({item.organisation for item in line}))
+    cycle.promises = planned.make(market=cycle.market, asked=cycle.asked, now=now)
+    weights = jobs.weights({item.organisation for item in line})
+    home = [item for item in line if item.organisation in cycle.asked.owners]
+    served = _serve(cycle, Turns(home, {}, cycle.market.capacity, weights), at_home=True) if home else set()
+    turns = Turns([item for item in line if item.task not in served], jobs.holding(), cycle.market.capacity, weights)
+    _serve(cycle, turns)
+    while cycle.planned:
+        _commit(cycle)
+    return cycle.result
+
+
+def _serve(cycle: _Cycle, turns: Turns, *, at_home: bool = False) -> set[int]:
+    """Take turns until all have had theirs or the cycle is full; the tasks that were planned. `at_home`: on organisations' own nodes only."""
+    served: set[int] = set()
     for item, task in _in_turn(turns):
-        if _turn(cycle, task):
+        if _turn_at_home(cycle, task) if at_home else _turn(cycle, task):
             turns.served(item)
+            served.add(item.task)
         if len(cycle.planned) >= COMMIT:
             _commit(cycle)
         if cycle.hopeful >= MOST_PLACED:
             cycle.result.full = True
             break
-    while cycle.planned:
-        _commit(cycle)
-    return cycle.result
+    return served
+
+
+def _turn_at_home(cycle: _Cycle, task: Task) -> bool:
+    """Owner first: before the market is served, what an organisation's own nodes have room for goes to its own tasks."""
+    spec = TaskSpec.from_form(task.spec)
+    if waiting.over(task, spec, cycle.now) is not None or waiting.held_back(task, cycle.now) is not None:
+        return False
+    question = _question(cycle, task, spec)
+    if not question.own:
+        return False
+    decision = _decide(cycle, task, question.at_home, spec)
+    return decision is not None and _seat(cycle, task, decision)
 
 
 def _in_turn(turns: Turns) -> Iterable[tuple[Waiting, Task]]:
@@ -125,30 +167,91 @@ def _turn(cycle: _Cycle, task: Task) -> bool:
     if held is not None:
         _wait(cycle, task, held)
         return False
-    question = asking.of_queued(task, now=cycle.now, past_due=cycle.asked.past_due(task), spec=spec, asked=cycle.asked)
+    question = _question(cycle, task, spec)
+    if _on_kept(cycle, task, question):
+        return True
     known = cycle.refused.get(question.key) or cycle.asleep.reason(question.timeless, cycle.market.live, cycle.now)
     if known is None:
-        decision = cycle.batch.decide(question.key, question.requests, question.policy)
+        decision = _decide(cycle, task, question, spec)
         if decision.row is not None:
             until = shifting.later(task, spec, decision, now=cycle.now) if spec.placement.slack_s else None
             if until is not None and shifting.postpone(task, until=until):
                 _wait(cycle, task, waiting.held_back(task, cycle.now) or {})
                 return False
-            _plan(cycle, task, (cycle.told.get(id(decision)) or _tell(cycle, decision),))
-            return True
+            return _seat(cycle, task, decision)
         if cycle.left_out:  # what was left out of this cycle may fit in the next
             _wait(cycle, task, waiting.task_reason(WaitReason.TAKEN_MEANWHILE))
             return False
         known = cycle.refused[question.key] = waiting.reason_of(decision, question, cycle.market)
         if waiting.is_hopeless(question, cycle.market):
             cycle.asleep.note(question.timeless, known, cycle.market.live, cycle.now)
+    if _makes_room(cycle, task, question):
+        _wait(cycle, task, waiting.task_reason(WaitReason.PREEMPTING))
+        return False
     _no_place(cycle, task, spec, known)
     return False
 
 
-def _tell(cycle: _Cycle, decision: Any) -> Told:
-    told = cycle.told[id(decision)] = Told(decision, cycle.market)
-    return told
+def _question(cycle: _Cycle, task: Task, spec: TaskSpec) -> Question:
+    return asking.of_queued(task, now=cycle.now, past_due=cycle.asked.past_due(task), spec=spec, asked=cycle.asked)
+
+
+def _decide(cycle: _Cycle, task: Task, question: Question, spec: TaskSpec) -> Decision:
+    """Decide with the nodes of planned starts open to this task only if it holds the promise or ends before."""
+    ends = int(cycle.now.timestamp()) + spec.max_duration_s
+    shut = tuple(promise.node for promise in cycle.promises if not promise.admits(task.id, ends))
+    table = cycle.market.table
+    for promise in cycle.promises:
+        if promise.node not in cycle.kept_nodes:
+            table.mark(table.of_node(promise.node), KEPT, promise.node in shut)
+    return cycle.batch.decide((question.key, shut), question.requests, question.policy)
+
+
+def _seat(cycle: _Cycle, task: Task, decision: Decision) -> bool:
+    if decision.row is None:
+        return False
+    told = cycle.told.get(id(decision))
+    if told is None:
+        told = cycle.told[id(decision)] = Told(decision, cycle.market)
+    _plan(cycle, task, (told,))
+    return True
+
+
+def _on_kept(cycle: _Cycle, task: Task, question: Question) -> bool:
+    """Is there room now where others were stopped for this task?"""
+    table = cycle.market.table
+    for node in cycle.kept.get(task.public_id, ()):
+        rows = table.of_node(node)
+        table.mark(rows, KEPT, False)
+        there = [room.at(request, node) for request in question.requests if request.node in ("*", node)]
+        decision = (
+            decide_in_order(there, question.policy, table, cycle.market.paths, tiers=cycle.market.tiers)
+            if there
+            else None
+        )
+        seated = decision is not None and _seat(cycle, task, decision)
+        table.mark(rows, KEPT, True)
+        if seated:
+            return True
+    return False
+
+
+def _makes_room(cycle: _Cycle, task: Task, question: Question) -> bool:
+    """For a task at the fixed price: is room being made, or can it be?"""
+    if task.public_id in cycle.kept:
+        return True
+    if question.requests[0].rental != "fixed" or cycle.made_room >= MOST_ROOMS:
+        return False
+    if cycle.victims is None:
+        cycle.victims = running.victims(now=cycle.now)
+    found = room.find(question=question, market=cycle.market, victims=cycle.victims)
+    if found is None or not room.make(task=task, room=found, market=cycle.market, now=cycle.clock()):
+        return False
+    cycle.made_room += 1
+    gone = {victim.attempt for victim in found.victims}
+    cycle.victims = [victim for victim in cycle.victims if victim.attempt not in gone and victim.node != found.node]
+    cycle.market.table.mark(cycle.market.table.of_node(found.node), KEPT, True)
+    return True
 
 
 def _plan(cycle: _Cycle, task: Task, seats: tuple[Told, ...]) -> None:

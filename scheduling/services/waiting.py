@@ -11,7 +11,7 @@ from django.db import transaction
 from portal.accounts.models import OrganisationState
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
-from scheduling.domain.columns import HEARD, TAKES_WORK
+from scheduling.domain.columns import HEARD, KEPT, TAKES_WORK
 from scheduling.domain.demand import TaskSpec
 from scheduling.domain.job import TaskEvent, TaskState
 from scheduling.domain.placement import Decision, feasible
@@ -114,6 +114,7 @@ def is_hopeless(question: Question, market: Market) -> bool:
     """Could no node take it even if it were empty? Then only a change of offers can help."""
     empty = market.table.as_if_empty().copied()
     empty.mark(range(len(empty)), HEARD | TAKES_WORK, True)
+    empty.mark(range(len(empty)), KEPT, False)
     return not any(len(feasible(request, question.policy, empty, market.paths)) for request in question.requests)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduling.domain.fairness import Held, dominant_share
-from scheduling.domain.order import Waiting, order, position
+from scheduling.domain.order import Turns, Waiting, order, position
 
 THEN = datetime(2026, 11, 30, tzinfo=UTC)
 ALL = Held(100_000, 100_000, 1_000, 10)
@@ -53,3 +53,55 @@ def test_everybody_gets_a_turn_whatever_order_they_come_in(rows: list[tuple[int,
     queue = [waits(i, organisation, priority, minutes) for i, (organisation, priority, minutes) in enumerate(rows)]
     assert sorted(turns(*queue)) == list(range(len(rows)))
     assert turns(*queue) == turns(*reversed(queue))
+
+
+def test_weights_divide_the_share() -> None:
+    queue = [waits(i, 1 + i % 2) for i in range(12)]
+    turns_of = order(queue, {}, ALL, {2: 3_000})
+    assert [item.organisation for item in turns_of[:8]].count(2) == 6
+
+
+def test_a_refused_turn_keeps_the_share_and_blocks_nobody() -> None:
+    queue = [waits(i) for i in range(3)] + [waits(10 + i, 2) for i in range(3)]
+    taken = Turns(queue, {}, ALL)
+    seen = []
+    for item in taken:
+        seen.append(item.task)
+        if item.organisation == 2:
+            taken.served(item)
+    assert seen == [0, 10, 1, 2, 11, 12]
+    assert sorted(item.task for item in Turns(queue, {}, ALL).likely()) == sorted(seen)
+
+
+def test_what_was_served_elsewhere_takes_no_turn() -> None:
+    taken = Turns([waits(1), waits(2), waits(3, 2)], {}, ALL)
+    taken.drop({1, 3})
+    assert [item.task for item in taken] == [2]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(0, 2)), min_size=6, max_size=60),
+    st.dictionaries(st.integers(1, 3), st.sampled_from([500, 1_000, 2_000, 4_000])),
+)
+def test_progressive_filling_is_fair(rows: list[tuple[int, int, int]], weights: dict[int, int]) -> None:
+    """Sharing incentive and no envy, as far as whole tasks allow: whoever waits holds at most one task more than its weighted equal."""
+    capacity = Held(cores_milli=20_000, cards=20)
+    queue = [waits(i, organisation, cores=c * 1_000, cards=g) for i, (organisation, c, g) in enumerate(rows)]
+    taken, held, free = Turns(queue, {}, capacity, weights), {o: Held() for o in (1, 2, 3)}, capacity
+    starved: set[int] = set()
+    for item in taken:
+        if item.needs.cores_milli > free.cores_milli or item.needs.cards > free.cards:
+            starved.add(item.organisation)
+            continue
+        if not starved:
+            share = {o: dominant_share(held[o], capacity) * 1_000 / weights.get(o, 1_000) for o in held}
+            waiting = {other.organisation for other in queue if other.task >= 0}
+            mine = share[item.organisation]
+            assert all(mine <= share[o] + 1e-9 for o in waiting if any(q.organisation == o for q in _left(taken)))
+        taken.served(item)
+        held[item.organisation] = held[item.organisation] + item.needs
+        free = free - item.needs
+
+
+def _left(turns_: Turns) -> list[Waiting]:
+    return [item for line in turns_._lines.values() for item in line]
