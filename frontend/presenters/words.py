@@ -341,6 +341,7 @@ WAITING = {
     "offer_ends_early": Word(_("Offer ends too early")),
     "node_suspect": Word(_("Node silent for a moment")),
     "node_draining": Word(_("Node being taken out of service")),
+    "node_kept": Word(_("Node kept for another job")),
     "lease_class_unsupported": Word(_("Does not offer this failover class")),
     "excluded_after_failure": Word(_("Failed this job before")),
     "tenant_refused": Word(_("Provider does not take this organisation's jobs")),

@@ -109,7 +109,8 @@ class Row:
 
     def form(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {key: value for key, value in asdict(self).items() if value != _DEFAULTS.get(key, _NOTHING)}
+        told = {key: value for key, value in self.__dict__.items() if value != _DEFAULTS.get(key, _NOTHING)}
+        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items()}
 
     @classmethod
     def from_form(cls, form: Mapping[str, Any]) -> "Row":

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ class Decision:
 
     def points(self) -> list[dict[str, Any]]:
         """The shown points, the choice among them."""
+        return self._points
+
+    @cached_property
+    def _points(self) -> list[dict[str, Any]]:
         return quote.points(self.problem, self.front, self.shown, self.position)
 
     def chosen(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from scheduling.domain.placement import Decision
 from scheduling.models import Attempt, Job, Lease, NodeState, PlacementDecision, Task
 from scheduling.selectors.rows import held_devices
 from scheduling.selectors.snapshot import Market
-from scheduling.services import events, leases, live, quotes
+from scheduling.services import copying, events, leases, live, quotes
 
 
 class Outcome(StrEnum):
@@ -328,13 +328,17 @@ def _write(seated: Sequence[tuple[Plan, list[list[str]]]], commit: _Commit) -> l
         for plan, rank, seat in places
     )
     devices = [one for _, all_devices in seated for one in all_devices]
-    Lease.objects.bulk_create(
-        _lease(plan, seat, attempt, cards, commit)
-        for (plan, _, seat), attempt, cards in zip(places, made, devices, strict=True)
+    copying.write(
+        [
+            _lease(plan, seat, attempt, cards, commit)
+            for (plan, _, seat), attempt, cards in zip(places, made, devices, strict=True)
+        ]
     )
-    PlacementDecision.objects.bulk_create(
-        PlacementDecision(task=plan.task, attempt=attempt, decided_at=now, **seat.stored)
-        for (plan, _, seat), attempt in zip(places, made, strict=True)
+    copying.write(
+        [
+            PlacementDecision(task=plan.task, attempt=attempt, decided_at=now, **seat.stored)
+            for (plan, _, seat), attempt in zip(places, made, strict=True)
+        ]
     )
     by_rank = iter(made)
     return [tuple(next(by_rank) for _ in plan.seats) for plan, _ in seated]
