@@ -79,6 +79,11 @@ class Turns:
         longest = max((len(line) for line in lines), default=0)
         return [line[place] for place in range(longest) for line in lines if place < len(line)]
 
+    def refused(self, item: Waiting) -> None:
+        """It was not placed after all: what it needs is given back to its organisation's share."""
+        self._refused[item.organisation] += 1
+        self._held[item.organisation] = self._held[item.organisation] - item.needs
+
     def served(self, item: Waiting) -> None:
         """It was placed: what it needs counts as held."""
         self._refused[item.organisation] -= 1

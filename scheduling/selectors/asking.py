@@ -70,6 +70,11 @@ class Asked:
         self._past_due: dict[int, bool] = {}
         self._usual: dict[tuple[int, str], int | None] = {}
 
+    def renew(self) -> None:
+        """Forget what may differ from one cycle to the next."""
+        for name in ("givers", "owners"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def givers(self) -> Mapping[str, Sequence[str]]:
         """Job → the providers whose granted hours pay for it."""
