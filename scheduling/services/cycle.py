@@ -191,7 +191,8 @@ def _free(market: Market) -> tuple[int, ...]:
 def _turn_at_home(cycle: _Cycle, task: Task) -> bool:
     """Owner first: before the market is served, what an organisation's own nodes have room for goes to its own tasks."""
     spec = TaskSpec.from_form(task.spec)
-    if waiting.over(task, spec, cycle.now) is not None or waiting.held_back(task, cycle.now) is not None:
+    ends_or_waits = waiting.over(task, spec, cycle.now) is not None or waiting.held_back(task, cycle.now) is not None
+    if ends_or_waits or spec.placement.slack_s:  # slack: greener hours are looked for in its turn on the market
         return False
     question = _question(cycle, task, spec)
     if not question.own:
