@@ -45,7 +45,7 @@ from scheduling.domain import demand
 from scheduling.domain.linkstate import Measured
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt
-from scheduling.services import artefacts, checkpoints, leases, live, logs, nodes_sync, reports
+from scheduling.services import artefacts, checkpoints, gangs, leases, live, logs, nodes_sync, reports
 from scheduling.services import links as routes
 from scheduling.services.metering import Reading
 from scheduling.services.pieces import Part
@@ -201,6 +201,7 @@ def _sync_answer(found: nodes_sync.Answer) -> wire.SyncAnswer:
 def accept(request: HttpRequest, attempt: str) -> HttpResponse:
     node, message = spoken(request, wire.AcceptRequest)
     taken = reports.accepted(node=node, attempt=attempt, fence=message.fence, now=leases.database_now())
+    gangs.arrived(attempt=attempt, address=str(request.META.get("REMOTE_ADDR", "")))
     return answer(_spec(taken))
 
 
@@ -418,11 +419,12 @@ def _spec(taken: reports.Assigned) -> wire.AssignmentSpec:
         task_name=task.name,
         region=taken.region,
         setup=spec.setup,
-        envs=dict(spec.envs),
+        envs={**spec.envs, **gangs.environment(taken.attempt, spec)},
         secrets=dict(taken.secrets),
         inputs=tuple(_input(item) for item in spec.inputs),
         outputs=tuple(
-            wire.Output(item.name, item.path, item.required, wire.FileKind(item.type)) for item in spec.outputs
+            wire.Output(item.name, item.path, item.required, wire.FileKind(item.type))
+            for item in (() if taken.attempt.rank else spec.outputs)  # a gang's outputs are those of rank 0
         ),
         stop_grace_ms=int(leases.STOP_GRACE.total_seconds() * 1000),
         checkpoint=_checkpoint_plan(taken),

@@ -14,7 +14,7 @@ from billing.services import statements
 from portal import clock
 from portal.accounts.permissions import Needs
 from portal.api.serializers import Strict, queried
-from scheduling.selectors import spending
+from scheduling.selectors import insights
 
 COLUMNS = (
     "key",
@@ -58,7 +58,7 @@ class Elsewhere(APIView):
     @extend_schema(parameters=[MonthQuery], responses=OpenApiTypes.OBJECT, operation_id="usage_elsewhere")
     def get(self, request: Any) -> Response:
         month = queried(MonthQuery, request)["month"]
-        found = spending.elsewhere(request.actor.home(), month, today=clock.now().date())
+        found = insights.elsewhere(request.actor.home(), month, today=clock.now().date())
         return Response({"items": [row.wire() for row in found]})
 
 
@@ -70,7 +70,7 @@ class IdleJobs(APIView):
     @extend_schema(parameters=[MonthQuery], responses=OpenApiTypes.OBJECT, operation_id="usage_idle")
     def get(self, request: Any) -> Response:
         month = queried(MonthQuery, request)["month"]
-        return Response({"items": [row.wire() for row in spending.idle(request.actor.home(), month)]})
+        return Response({"items": [row.wire() for row in insights.idle(request.actor.home(), month)]})
 
 
 class UsageFile(APIView):

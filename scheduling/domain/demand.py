@@ -164,6 +164,7 @@ class TaskSpec:
     secrets: tuple[str, ...] = ()
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
+    num_nodes: int = 1  # more than one: a gang, all in one zone or none
     max_duration_s: int = 86_400
     retry_on: tuple[str, ...] = ("no-capacity", "interruption")
     retry_for_s: int = 86_400
@@ -238,6 +239,7 @@ class JobSpec:
             "workdir": self.workdir or None,
             "inputs": [_input(item) for item in task.inputs if not (item.archive and item.archive in self.workdir)],
             "outputs": [_kept(asdict(item), "name", "path", "type", "required", "size_bytes") for item in task.outputs],
+            "num_nodes": task.num_nodes,
             "max_duration": values.duration_text(task.max_duration_s),
             "retry": {"on_events": list(task.retry_on), "duration": values.duration_text(task.retry_for_s)},
             "on_disconnect": {

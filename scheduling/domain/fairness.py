@@ -20,6 +20,9 @@ class Held:
             self.cards + other.cards,
         )
 
+    def __mul__(self, times: int) -> "Held":
+        return Held(self.cores_milli * times, self.memory_mib * times, self.disk_gib * times, self.cards * times)
+
     def __sub__(self, other: "Held") -> "Held":
         return Held(
             self.cores_milli - other.cores_milli,

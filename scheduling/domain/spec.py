@@ -47,6 +47,7 @@ MOST_ENV, MOST_ENVS, MOST_ENV_BYTES, MOST_SECRETS = 65_536, 500, 262_144, 20
 would fail on one node after the other, and look like their fault.
 """
 CHECKPOINT_EVERY_S, MOST_CHECKPOINTS = 600, 10
+MOST_NODES = 16
 MOST_DELAY_S = 366 * 86_400
 """The longest that a job may wait for anything: with the longest clock and interval of the database far away."""
 NAME = re.compile(r"[a-z0-9-]{1,63}")
@@ -347,6 +348,7 @@ class _Reader:
             secrets=self.secrets(fields.get("secrets")),
             inputs=self.inputs(fields.get("inputs"), workdir),
             outputs=self.outputs(fields.get("outputs")),
+            num_nodes=self.read("num_nodes", fields.get("num_nodes"), 1, lambda v: spec_values.whole(v, 1, MOST_NODES)),
             max_duration_s=duration,
             retry_on=events,
             retry_for_s=self.delay("retry.duration", retry.get("duration"), 86_400),

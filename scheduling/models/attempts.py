@@ -23,6 +23,9 @@ class Attempt(models.Model):
     fence = models.PositiveIntegerField()
     rank = models.PositiveSmallIntegerField(default=0)  # gang member
     state = models.CharField(max_length=20, default="assigned")
+    address = models.CharField(
+        max_length=64, blank=True
+    )  # whence its agent accepted: what the others of a gang are told
     state_before = models.CharField(max_length=20, blank=True)  # where a renewal leads back to from unreachable
     phase = models.CharField(max_length=12, blank=True)  # pulling staging restoring setup run uploading
     frozen = models.BooleanField(default=False)

@@ -136,13 +136,16 @@ def line(*, most: int = 50_000) -> list[Waiting]:
             memory=KeyTransform("memory_mib", wanted),
             disk=KeyTransform("disk_gib", wanted),
             kinds=KeyTransform("cards", wanted),
+            nodes=KeyTransform("num_nodes", "spec"),
         )
         .order_by("id")
-        .values_list("id", "job__organisation_id", "job__priority", "queued_at", "cores", "memory", "disk", "kinds")
+        .values_list(
+            "id", "job__organisation_id", "job__priority", "queued_at", "cores", "memory", "disk", "kinds", "nodes"
+        )
     )
     return [
-        Waiting(task, organisation, priority, queued_at, Held(cores, memory, disk, _fewest(kinds)))
-        for task, organisation, priority, queued_at, cores, memory, disk, kinds in rows[:most]
+        Waiting(task, organisation, priority, queued_at, Held(cores, memory, disk, _fewest(kinds)) * (nodes or 1))
+        for task, organisation, priority, queued_at, cores, memory, disk, kinds, nodes in rows[:most]
     ]
 
 

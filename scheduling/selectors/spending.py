@@ -1,173 +1,89 @@
-"""Where money and machines meet: what a month would have cost at other markets' published prices, and which jobs held capacity that they hardly used."""
+"""Has a job used up its budget, or the money it is paid from?
 
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from fractions import Fraction
-from typing import Any
+Asked of the exact amounts (in micro-currency), not of the rounded lines: a line of 0.005 is printed as 0.01 and would end a job
+with a budget of 0.01 when half of it is used. So a budget that is a quote's `high` never ends a job before its max_duration.
+"""
 
-from django.db.models import Q
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 
-from billing.selectors import insight, periods, rates
-from billing.selectors import usage as used
-from marketplace.models import ReferencePrice
-from portal.accounts.models import Organisation
-from portal.kit.money import PPM, Exact, Money, UnitPrice, rate
-from scheduling.models import Attempt
-
-LONG_ENOUGH = timedelta(minutes=10)
-HARDLY_PPM = 50_000
-MOST = 20
+from billing.domain.holds import MARGIN, WINDOW
+from billing.selectors import balances, budgets, terms, usage
+from portal.kit.money import CURRENCIES, Money
+from portal.kit.quantities import MILLI
+from scheduling.domain.attempt import LIVE
+from scheduling.domain.demand import TaskSpec
+from scheduling.models import Attempt, Job
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """One market's price list against a month: which hours it can be compared for, what they cost here and would cost there, at list price."""
-
-    market: str
-    listed_on: date
-    source: str
-    licence: str
-    covered_us: int
-    here: Money
-    there: Money
-    approximate: bool
-    items: tuple[tuple[str, str, int, Money], ...]
-
-    def wire(self) -> dict[str, Any]:
-        """The JSON form. `approximate`: its prices are in another currency and were turned by a stored, dated rate."""
-        return {
-            "market": self.market,
-            "listed_on": self.listed_on.isoformat(),
-            "source": self.source,
-            "licence": self.licence,
-            "card_us": self.covered_us,
-            "here": self.here.wire(),
-            "there": self.there.wire(),
-            "approximate": self.approximate,
-            "items": [
-                {"model": model, "listing": name, "card_us": quantity, "there": amount.wire()}
-                for model, name, quantity, amount in self.items
-            ],
-        }
+def used_micro(job: Job) -> int:
+    """What its billed lines come to before they are rounded."""
+    return sum(line.amount_micro for line in usage.job_cost(job.public_id).lines if not line.unbilled_reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """An attempt that held cores for long and hardly used them. `used_ppm`: of the core-time it held."""
-
-    job: str
-    job_name: str
-    attempt: str
-    node: str
-    started_at: datetime
-    seconds: int
-    cores_milli: int
-    used_ppm: int
-
-    def wire(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {
-            "job": self.job,
-            "job_name": self.job_name,
-            "attempt": self.attempt,
-            "node": self.node,
-            "started_at": self.started_at.isoformat(),
-            "seconds": self.seconds,
-            "cores_milli": self.cores_milli,
-            "used_ppm": self.used_ppm,
-        }
+def is_spent(job: Job) -> bool:
+    """Is the budget used up? A job without one has no end of that kind."""
+    if job.budget_minor is None:
+        return False
+    return used_micro(job) >= job.budget_minor * 10 ** (6 - CURRENCIES[job.currency].exponent)
 
 
-def elsewhere(tenant: Organisation, month: str, *, today: date) -> list[Elsewhere]:
-    """The card-hours of a month at the published prices of other markets, cheapest first. For show only: nothing is quoted or billed by it.
+def hour_micro(attempt: Attempt) -> int:
+    """What an attempt costs in an hour at its lease's own prices, in micro-currency, net; the pinned discount is not counted."""
+    lease = attempt.lease
+    amounts = {"core": lease.cores_milli, "card": lease.cards * MILLI}
+    items = lease.prices.get("items", {})
+    return sum(items[name]["unit_price_micro"] * count // MILLI for name, count in amounts.items() if name in items)
 
-    A market whose prices are in a currency for which no fresh rate is stored is left out: amounts of two currencies are not compared without one.
+
+def running(job_ids: Iterable[int]) -> list[Attempt]:
+    """The live attempts of some jobs, with their leases and specs."""
+    live = Attempt.objects.filter(task__job__in=list(job_ids), state__in=[state.value for state in LIVE])
+    return list(live.select_related("lease", "task").order_by("id"))
+
+
+def time_left(attempt: Attempt, now: datetime) -> timedelta:
+    """Of its longest time; the whole of it before its first process runs."""
+    longest = timedelta(seconds=TaskSpec.from_form(attempt.task.spec).max_duration_s)
+    return max(timedelta(0), longest - (now - attempt.started_at if attempt.started_at else timedelta(0)))
+
+
+def hours_ahead(spec: TaskSpec, length: timedelta) -> dict[str, int]:
+    """Resource → resource-microseconds that a task uses in `length`: what granted hours would have to cover."""
+    microseconds = length // timedelta(microseconds=1)
+    needs = spec.resources
+    found = {"core": needs.cores_milli * microseconds // MILLI}
+    if needs.cards:
+        found["card"] = max(card.count for card in needs.cards) * microseconds
+    return found
+
+
+def longest(spec: TaskSpec) -> timedelta:
+    """The longest time that one attempt may take."""
+    return timedelta(seconds=spec.max_duration_s)
+
+
+def window_of(spec: TaskSpec) -> timedelta:
+    """The time that a first hold reaches over."""
+    return min(WINDOW, timedelta(seconds=spec.max_duration_s))
+
+
+def short_of_balance(job: Job) -> tuple[Money, Money] | None:
+    """(needed, there) when a job that ran before cannot be paid for any further; None when it can.
+
+    Only of prepaid tenants; what it holds and has not used counts as there.
     """
-    period = periods.of_month(organisation_id=tenant.id, month=month)
-    hours = {
-        model: quantity
-        for resource, model, quantity in insight.hours_by_model(tenant.id, period)
-        if resource == "card" and model
-    }
-    paid = _paid(tenant, month)
-    lists: dict[tuple[str, date, str], list[ReferencePrice]] = {}
-    for row in ReferencePrice.objects.filter(card_model__in=hours, cards__gt=0).order_by("market", "id"):
-        lists.setdefault((row.market, row.listed_on, row.currency), []).append(row)
-    found = []
-    for (market, listed_on, code), rows in lists.items():
-        items = _at(rows, hours, code)
-        there = Exact(sum((amount.value for _, _, _, amount in items), Fraction(0)), code).to_money()
-        compared = rates.compare(there, tenant.currency, day=today)
-        if compared is None:
-            continue
-        found.append(
-            Elsewhere(
-                market=market,
-                listed_on=listed_on,
-                source=rows[0].source,
-                licence=rows[0].licence,
-                covered_us=sum(quantity for _, _, quantity, _ in items),
-                here=Money(sum(paid.get(model, 0) for model, _, _, _ in items), tenant.currency),
-                there=compared.amount.to_money(),
-                approximate=code != tenant.currency,
-                items=tuple((model, name, quantity, amount.to_money()) for model, name, quantity, amount in items),
-            )
-        )
-    return sorted(found, key=lambda row: (row.there.minor, row.market))
+    if not terms.is_prepaid(job.organisation_id):
+        return None
+    spend = balances.may_resume(job.organisation_id, reference=job.public_id, hour_micro=_last_hour(job), length=MARGIN)
+    return None if spend.allowed else (spend.needed, spend.available)
 
 
-def idle(tenant: Organisation, month: str) -> list[Idle]:
-    """Attempts of a month that ran for ten minutes or more and used less than 5 % of the core-time they held, the longest waste first."""
-    period = periods.of_month(organisation_id=tenant.id, month=month)
-    rows = (
-        Attempt.objects.filter(
-            task__job__organisation=tenant, started_at__lt=period.ends_at, proven_until__gt=period.starts_at
-        )
-        .filter(Q(stats__has_key="cpu_us"))
-        .select_related("task__job", "node", "lease")
-        .order_by("id")
-    )
-    found = []
-    for row in rows.iterator(chunk_size=500):
-        if row.started_at is None or row.proven_until is None or row.proven_until - row.started_at < LONG_ENOUGH:
-            continue
-        length = (row.proven_until - row.started_at) // timedelta(microseconds=1)
-        held = row.lease.cores_milli * length // 1000
-        share = PPM * int(row.stats["cpu_us"]) // held if held else PPM
-        if share < HARDLY_PPM:
-            job = row.task.job
-            found.append(
-                Idle(
-                    job.public_id,
-                    job.name,
-                    row.public_id,
-                    row.node.public_id,
-                    row.started_at,
-                    length // 10**6,
-                    row.lease.cores_milli,
-                    share,
-                )
-            )
-    return sorted(found, key=lambda one: (-one.seconds * one.cores_milli * (PPM - one.used_ppm), one.attempt))[:MOST]
+def _last_hour(job: Job) -> int:
+    last = Attempt.objects.filter(task__job=job, lease__isnull=False).select_related("lease").order_by("-id").first()
+    return hour_micro(last) if last is not None else 0
 
 
-def _at(rows: list[ReferencePrice], hours: dict[str, int], code: str) -> list[tuple[str, str, int, Exact]]:
-    """(model, listing, quantity, amount) at the list's lowest price per card of each model."""
-    best: dict[str, tuple[int, str]] = {}
-    for row in rows:
-        per_card = row.price_micro // row.cards
-        best[row.card_model] = min(best.get(row.card_model, (per_card, row.name)), (per_card, row.name))
-    return [
-        (model, name, hours[model], rate(hours[model], UnitPrice(price, code)))
-        for model, (price, name) in sorted(best.items())
-    ]
-
-
-def _paid(tenant: Organisation, month: str) -> dict[str, int]:
-    """Model → what its card-hours cost here, in minor units of the tenant's currency."""
-    groups = used.summary(tenant.id, month, "hardware")
-    return {
-        group.key: group.amount.minor
-        for group in groups
-        if group.resource == "card" and group.amount.currency == tenant.currency
-    }
+def stopped_by_budgets(job: Job, now: datetime) -> str:
+    """The name of the budget (of organisation, department, project or job) that is used up and stops this job; else empty."""
+    return budgets.exhausted_jobs(job.organisation, now=now).get(job.public_id, "")

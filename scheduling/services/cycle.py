@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from scheduling.domain import gang
 from scheduling.domain.asleep import Asleep
 from scheduling.domain.backfill import Promise
 from scheduling.domain.batch import Batch
@@ -26,7 +27,7 @@ from scheduling.domain.demand import TaskSpec
 from scheduling.domain.order import Turns, Waiting
 from scheduling.domain.placement import Decision, decide_in_order
 from scheduling.domain.preemption import Victim
-from scheduling.domain.reasons import EndReason, RetryEvent, WaitReason
+from scheduling.domain.reasons import EndReason, RetryEvent, Tier, WaitReason
 from scheduling.models import NodeState, Task
 from scheduling.selectors import asking, jobs, running, snapshot
 from scheduling.selectors.asking import Question
@@ -192,7 +193,9 @@ def _turn_at_home(cycle: _Cycle, task: Task) -> bool:
     """Owner first: before the market is served, what an organisation's own nodes have room for goes to its own tasks."""
     spec = TaskSpec.from_form(task.spec)
     ends_or_waits = waiting.over(task, spec, cycle.now) is not None or waiting.held_back(task, cycle.now) is not None
-    if ends_or_waits or spec.placement.slack_s:  # slack: greener hours are looked for in its turn on the market
+    if (
+        ends_or_waits or spec.placement.slack_s or spec.num_nodes > 1
+    ):  # slack: greener hours are looked for in its turn on the market
         return False
     question = _question(cycle, task, spec)
     if not question.own:
@@ -228,6 +231,8 @@ def _turn(cycle: _Cycle, task: Task) -> bool:
         _wait(cycle, task, held)
         return False
     question = _question(cycle, task, spec)
+    if spec.num_nodes > 1:
+        return _turn_of_gang(cycle, task, spec, question)
     if _on_kept(cycle, task, question):
         return True
     known = cycle.refused.get(question.key) or cycle.asleep.reason(question.timeless, cycle.market.live, cycle.now)
@@ -249,6 +254,35 @@ def _turn(cycle: _Cycle, task: Task) -> bool:
         _wait(cycle, task, waiting.task_reason(WaitReason.PREEMPTING))
         return False
     _no_place(cycle, task, spec, known)
+    return False
+
+
+def _turn_of_gang(cycle: _Cycle, task: Task, spec: TaskSpec, question: Question) -> bool:
+    """All nodes of one zone, or none: a seat for each rank, committed together."""
+    market, sets = cycle.market, None
+    for request in question.requests:
+        sets = gang.choose(
+            request, question.policy, market.table, market.paths, size=spec.num_nodes, tiers=market.tiers
+        )
+        if sets is None:
+            continue
+        seats = []
+        for row in sets.rows:
+            there = room.at(request, market.table.rows[row].node)
+            decision = decide_in_order([there], question.policy, market.table, market.paths, tiers=market.tiers)
+            seats.append(Told(decision, market))
+        _plan(cycle, task, tuple(seats))
+        return True
+    last = question.requests[-1]
+    zones, most = gang.zone_short(last, market.table, market.paths, question.policy, size=spec.num_nodes)
+    if most == 0:
+        decision = cycle.batch.decide(question.key, question.requests, question.policy)
+        _no_place(cycle, task, spec, waiting.reason_of(decision, question, market))
+        return False
+    refused = {"reason": WaitReason.ZONE_SHORT.value, "count": zones, "asked": str(spec.num_nodes), "best": str(most)}
+    tiers = [{"tier": Tier.ZONE.value, "seen": zones, "kept": 0, "refused": [{**refused, "nodes": most}]}]
+    reason = {"reason": WaitReason.GANG_INCOMPLETE.value, "tier": Tier.TASK.value, "tiers": tiers}
+    _no_place(cycle, task, spec, {**reason, "asked": str(spec.num_nodes), "best": str(most)})
     return False
 
 

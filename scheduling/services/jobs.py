@@ -253,8 +253,9 @@ def _terms(spec: JobSpec, quote: Quote | None, point: int | None, tenant: Organi
 
 def held_without_quote(spec: JobSpec, currency: str) -> Money:
     """The most a job without a quote may cost: cap × max_duration + the dearest transfer, at most its budget."""
-    hours = (spec.max_price_micro or 0) * spec.task.max_duration_s
+    hours = (spec.max_price_micro or 0) * spec.task.max_duration_s * spec.task.num_nodes
     size = sum(item.size_bytes or 0 for item in spec.task.inputs)
+    size *= spec.task.num_nodes
     transfer = size * snapshot.dearest_gb() // 10**9 if size else 0
     minor = _minor_up(-(-hours // SECONDS_PER_HOUR) + transfer, currency)
     return Money(minor if spec.budget_minor is None else min(minor, spec.budget_minor), currency)

@@ -18,7 +18,7 @@ from scheduling.domain.job import JOB_OPEN, JobState, TaskEvent, TaskState, befo
 from scheduling.domain.reasons import ENDED, EndReason
 from scheduling.domain.retry import History, Policy, RetryDecision, decide
 from scheduling.models import Attempt, Job, JobEvent, Task
-from scheduling.services import events, live
+from scheduling.services import events, gangs, live
 
 FOR_MONEY = frozenset({EndReason.BUDGET_EXHAUSTED, EndReason.BALANCE_EXHAUSTED})
 """Ended because nobody would have paid for more; `on_exceed: hold` makes the task wait instead."""
@@ -63,6 +63,11 @@ def after_attempt(*, task: Task, attempt: Attempt, reason: EndReason, exit_code:
     """The task goes on (done, failed, cancelled, or queued for another attempt) because `attempt` ended for
     `reason`.
     """
+    if gangs.size(task) > 1:
+        decides = gangs.after_member(attempt=attempt, reason=reason, exit_code=exit_code, now=now)
+        if decides is None:
+            return
+        attempt, reason, exit_code = decides
     ending = ENDED[reason]
     if reason is EndReason.FINISHED:
         move(task=task, event=TaskEvent.DONE, now=now, reason=reason)

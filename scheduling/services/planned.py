@@ -48,7 +48,7 @@ def of(
 ) -> Promise | None:
     """The earliest certain start of one task, or None: it fits now, it never does, or it is held back for another reason."""
     spec = TaskSpec.from_form(task.spec)
-    if waiting.over(task, spec, now) is not None or waiting.held_back(task, now) is not None:
+    if spec.num_nodes > 1 or waiting.over(task, spec, now) is not None or waiting.held_back(task, now) is not None:
         return None
     question = asking.of_queued(task, now=now, past_due=asked.past_due(task), spec=spec, asked=asked)
     empty, table, places = market.table.as_if_empty(), market.table, []

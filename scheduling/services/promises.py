@@ -8,7 +8,7 @@ from django.db import transaction
 
 from portal import clock, softstate
 from portal.outbox.registry import handler, together
-from scheduling.services import cycle, live, nodes_sync
+from scheduling.services import cycle, gangs, leases, live, nodes_sync
 
 CYCLE_EXPIRES_S = 30
 Messages = Sequence[tuple[str, Mapping[str, Any]]]
@@ -24,6 +24,13 @@ def cycle_wanted(messages: Messages) -> None:
 def agent_wake(messages: Messages) -> None:
     """End the held syncs of nodes: there are assignments for them."""
     live.wake(*(str(payload["node"]) for _, payload in messages))
+
+
+@handler("gang.broken")
+def gang_broken(key: str, payload: Mapping[str, Any]) -> None:
+    """A member of a gang has ended badly: the others are stopped, and the gang is replaced whole."""
+    for other in gangs.others(str(payload["attempt"])):
+        leases.ask_stop(attempt_id=other, reason=gangs.BROKEN, actor=gangs.ACTOR, now=clock.now())
 
 
 @handler("node.state")

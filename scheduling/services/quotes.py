@@ -13,7 +13,7 @@ from marketplace.selectors.offers import LiveRow
 from portal.accounts.models import Organisation, Project
 from portal.accounts.selectors import organisations
 from portal.api.errors import finding_wire
-from portal.kit.errors import Conflict
+from portal.kit.errors import Conflict, Finding, InvalidInput
 from portal.kit.money import micro_text
 from scheduling.domain import explain
 from scheduling.domain.placement import Decision, decide_in_order
@@ -31,6 +31,16 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
     """Ask what `spec` would cost now. InvalidInput with all errors of the spec; a quote without points names the refusals and what would help."""
     parsed = specs.read(spec, tenant=actor_org, project=project, now=now, needs_price=False, may_ask=True)
     job = parsed.spec
+    if job.task.num_nodes > 1:
+        raise InvalidInput(
+            [
+                Finding(
+                    "num_nodes",
+                    "unsupported_field",
+                    _("a quote is for one node: submit a job of several with max_price"),
+                )
+            ]
+        )
     market = snapshot.load(now=now)
     question = asking.of_spec(
         job.task,

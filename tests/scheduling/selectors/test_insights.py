@@ -7,7 +7,7 @@ import pytest
 from billing.services import rates, usage
 from marketplace.services import references
 from marketplace.services.references import Listing
-from scheduling.selectors import spending
+from scheduling.selectors import insights
 from tests.billing.books import OCTOBER, a_fact
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def test_a_month_at_other_price_lists_only_where_a_stored_rate_says_how_to_compa
     used(ada)
     listed()
     listed(price="160.00", code="CNY", market="Nearby")
-    (near,) = spending.elsewhere(ada.organisation, "2026-10", today=DAY)
+    (near,) = insights.elsewhere(ada.organisation, "2026-10", today=DAY)
     assert (near.market, near.here.text(), near.there.text(), near.approximate) == ("Nearby", "32.00", "72.00", False)
     rates.enter(
         day=DAY,
@@ -46,7 +46,7 @@ def test_a_month_at_other_price_lists_only_where_a_stored_rate_says_how_to_compa
         by="usr_1",
         now=OCTOBER + timedelta(days=20),
     )
-    found = spending.elsewhere(ada.organisation, "2026-10", today=DAY)
+    found = insights.elsewhere(ada.organisation, "2026-10", today=DAY)
     said = {row.market: row.wire() for row in found}
     assert said["Elsewhere"]["there"] == {"amount": "291.10", "currency": "CNY"}  # 8 h × 41.00 / 8 × 7.1
     assert (said["Elsewhere"]["approximate"], said["Elsewhere"]["licence"]) == (True, "MIT")
