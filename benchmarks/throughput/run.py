@@ -28,6 +28,7 @@ NODES, JOBS, RATE = 10_000, 15_000, 220
 QUICK_NODES, QUICK_JOBS, QUICK_RATE = 2_000, 1_500, 150
 PLAIN_JOBS, QUICK_PLAIN = 300, 100
 WARM = 300
+KILLS, QUICK_KILLS, TAKEOVER_S = 10, 2, 8.0
 PER_S, AIM_PER_S, P95_S, FASTER = 200.0, 300.0, 1.0, 2.0
 KUEUE_PER_S = 43
 LIMIT_S = 900
@@ -72,12 +73,14 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             load = loaded(options.jobs, options.rate, environment)
             burst = loaded(options.jobs // 5, 0, environment)
             plain = _plain(options.plain, environment)
+            takeover = python(["benchmarks.throughput.takeover", str(options.kills)], environment)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "claims": claims_of(load, burst, plain, options),
+        "claims": claims_of(load, burst, plain, takeover, options),
         "load": load,
         "burst": burst,
+        "takeover": takeover,
         "baselines": {"one_job_one_transaction": plain, "kueue_published_per_s": KUEUE_PER_S},
         "nodes": options.nodes,
         "jobs": options.jobs,
@@ -94,7 +97,11 @@ def _plain(jobs: int, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def claims_of(
-    load: Mapping[str, Any], burst: Mapping[str, Any], plain: Mapping[str, Any], options: argparse.Namespace
+    load: Mapping[str, Any],
+    burst: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    takeover: Mapping[str, Any],
+    options: argparse.Namespace,
 ) -> list[dict[str, Any]]:
     mark = ".quick" if options.quick else ""
     per_s = QUICK_RATE * 0.9 if options.quick else PER_S
@@ -105,6 +112,7 @@ def claims_of(
         ("throughput.burst", f"placements a second of a backlog of {burst['placed']:,}", burst["per_s"], "1/s", ">=", per_s),
         ("throughput.decision.p95", "submit → decision of the load's first half, p95", load["first_half_p95_s"], "s", "<=", P95_S),
         ("throughput.vs_plain", "burst ÷ one job, one transaction", faster, "×", ">=", FASTER),
+        ("throughput.takeover", f"leader killed → the next leads, slowest of {options.kills}", takeover["slowest"], "s", "<=", TAKEOVER_S),
     ]  # fmt: skip
     return [
         {
@@ -130,6 +138,7 @@ def main() -> int:
     options.nodes = options.nodes or (QUICK_NODES if options.quick else NODES)
     options.jobs = options.jobs or (QUICK_JOBS if options.quick else JOBS)
     options.rate = options.rate or (QUICK_RATE if options.quick else RATE)
+    options.kills = QUICK_KILLS if options.quick else KILLS
     options.plain = QUICK_PLAIN if options.quick else PLAIN_JOBS
     try:
         result = measured(options)
@@ -143,7 +152,7 @@ def main() -> int:
             print(
                 f"{'ok ' if claim['ok'] else 'NOT'} {claim['what']}: {claim['value']} {claim['unit']} ({claim['target']})"
             )
-        for name in ("load", "burst", "baselines"):
+        for name in ("load", "burst", "takeover", "baselines"):
             print(f"    {name}: {result[name]}")
     return 0 if all(claim["ok"] for claim in result["claims"]) else 1
 
