@@ -60,6 +60,8 @@ def waiting(task: Task, *, now: datetime) -> dict[str, Any]:
         question.requests, question.policy, market.table, market.paths, tiers=market.tiers, explain=True
     )
     stored = task.waiting or {}
+    if stored.get("reason") == WaitReason.GANG_INCOMPLETE:  # one node that fits says nothing about a gang
+        return _of_gang(task, stored, position)
     start = _start(question, decision, market, task, now)
     tiers = [_with_text(tier.form()) for tier in decision.tiers or ()]
     return {
@@ -70,6 +72,21 @@ def waiting(task: Task, *, now: datetime) -> dict[str, Any]:
         "start_unknown": "nothing_fits" if start is None else None,
         "tiers": tiers,
         "helps": [] if decision.row is not None else _helps(question, market),
+    }
+
+
+def _of_gang(task: Task, stored: Mapping[str, Any], position: int | None) -> dict[str, Any]:
+    """Why a task of several nodes waits, as its last turn found it; fewer nodes would help if a zone has some."""
+    most = int(stored.get("best") or 0)
+    fewer = {"change": f"num_nodes {most}", "field": "num_nodes", "value": str(most), "nodes": most}
+    return {
+        "since": task.waiting_since or task.queued_at,
+        "reason": _reason(stored),
+        "position": position,
+        "start": None,
+        "start_unknown": "nothing_fits",
+        "tiers": [_with_text(tier) for tier in stored["tiers"]],
+        "helps": [fewer] if most else [],
     }
 
 

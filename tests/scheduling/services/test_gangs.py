@@ -8,6 +8,7 @@ from portal.kit.errors import InvalidInput, Unavailable
 from portal.outbox.services import relay
 from scheduling.domain.attempt import Phase
 from scheduling.models import Attempt, Lease, NodeState
+from scheduling.selectors import explain
 from scheduling.services import cycle, gangs, quotes
 from tests.cast import Person
 from tests.factories.market import a_node
@@ -33,6 +34,9 @@ def test_all_in_one_zone_or_none(ada: Person, sol: Person) -> None:
     assert (waits["reason"], waits["asked"], waits["best"]) == ("gang_incomplete", "3", "2")
     assert waits["tiers"][0]["refused"][0]["reason"] == "zone_short"
     assert Lease.objects.count() == 0
+    told = explain.job(job, now=NOW)
+    assert (told["reason"]["code"], told["helps"][0]["change"]) == ("gang_incomplete", "num_nodes 2")
+    assert "zones" in told["text"]
     for number in range(1, 3):
         a_node(sol, zone="b", name=f"b{number}", cores=2)
     heard()
