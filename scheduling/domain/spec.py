@@ -810,12 +810,14 @@ class _Reader:
     def slack(self, fields: Mapping[str, object], pick: str, optimize: tuple[str, ...]) -> int:
         slack = self.delay("placement.slack", fields.get("slack"), 0)
         weights = self.mapping("placement.weights", fields.get("weights"))
-        asked = {Pick.GREENEST: True, Pick.WEIGHTS: bool(weights.get(Objective.GREEN))}
-        if slack and not asked.get(Pick(pick), Objective.GREEN in optimize and pick in (Pick.KNEE, Pick.ASK)):
+        counts = [name for name in optimize if name in (Objective.GREEN, Objective.COST)]
+        if pick == Pick.WEIGHTS:
+            counts = [name for name in (Objective.GREEN, Objective.COST) if weights.get(name)]
+        if slack and (pick == Pick.FASTEST or not counts) and pick not in (Pick.CHEAPEST, Pick.GREENEST):
             self.wrong(
                 "placement.slack",
                 "exclusive_fields",
-                N_("the start waits for greener hours, so green must count"),
+                N_("the start waits for greener or cheaper hours, so green or cost must count"),
                 "pick: greenest",
             )
         return slack

@@ -265,5 +265,5 @@ def _placement() -> dict[str, Any]:
         "avoid": _TEXTS,
         "verified": {"type": "boolean", "default": True},
         "deadline": {"type": "string", "description": "latest end: a time (RFC 3339) or a duration"},
-        "slack": {**_DURATION, "description": "so long the start may wait for greener hours"},
+        "slack": {**_DURATION, "description": "so long the start may wait for greener or cheaper hours"},
     }

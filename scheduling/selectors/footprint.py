@@ -14,6 +14,7 @@ from marketplace.selectors import energy
 from marketplace.selectors.energy import Supply
 from scheduling.domain import carbon, timeshift
 from scheduling.domain.carbon import Basis
+from scheduling.domain.columns import Floats
 from scheduling.domain.timeshift import Start
 
 HOUR_S = 3_600
@@ -33,6 +34,18 @@ class Electricity:
 
     def start(self, region: str, zone: str, *, seconds: int, slack_s: int) -> Start | None:
         """The greenest start within `slack_s` of a task of `seconds`; None where no hours are known."""
+        series = self.series(region, zone, seconds=seconds, slack_s=slack_s)
+        if series is None:
+            return None
+        return timeshift.best_start(series, into_hour_s=self.into_hour_s, duration_s=seconds, slack_s=slack_s)
+
+    @property
+    def into_hour_s(self) -> int:
+        """Seconds of the hour that runs which are over."""
+        return int((self.now - self.now.replace(minute=0, second=0, microsecond=0)).total_seconds())
+
+    def series(self, region: str, zone: str, *, seconds: int, slack_s: int) -> Floats | None:
+        """Milligrams per kWh from the hour that runs, for as long as the task may take; None where no hours are known."""
         supply = self.supplies.get((region, zone))
         if supply is None or not supply.grid_zone:
             return None
@@ -43,9 +56,7 @@ class Electricity:
         known = self._hours[key]
         if known is None:
             return None
-        into = int((self.now - self.now.replace(minute=0, second=0, microsecond=0)).total_seconds())
-        series = np.array(known.carbon_mg, dtype=np.float64)
-        return timeshift.best_start(series, into_hour_s=into, duration_s=seconds, slack_s=slack_s)
+        return np.array(known.carbon_mg, dtype=np.float64)
 
     def of_point(self, point: Mapping[str, Any], *, memory_mib: int, slack_s: int) -> dict[str, Any]:
         """A point's `carbon`: grams, watt-hours, basis, g/kWh; with slack also the greener start and what it saves."""

@@ -224,7 +224,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("placement: {avoid: [east/zz]}", "unknown_zone", "placement.avoid.0", ""),
     ("placement: {pick: ask}", "choice_required", "placement.pick", "point"),
     ("placement: {max_latency_ms: 20}", "field_required", "placement.latency_to", ""),
-    ("placement: {slack: 8h, pick: cheapest}", "exclusive_fields", "placement.slack", "pick: greenest"),
+    ("placement: {slack: 8h, pick: fastest}", "exclusive_fields", "placement.slack", "pick: greenest"),
     ("placement: {slack: soon}", "bad_quantity", "placement.slack", ""),
     ("placement: {deadline: soon}", "bad_quantity", "placement.deadline", ""),
     ("placement: {deadline: '2026-12-01T00:00:00'}", "bad_value", "placement.deadline", "Z"),

@@ -59,6 +59,15 @@ def test_no_other_second_is_a_better_start(series, into, duration, slack):
     assert found.saved >= -1e-9
 
 
+def test_a_start_may_be_chosen_by_carbon_price_or_their_product():
+    delays = np.array([0, 10, 20])
+    means, factors = np.array([10.0, 4.0, 6.0]), np.array([1.0, 1.0, 0.5])
+    assert timeshift.cheapest_start(delays, means=means, factors=None) == 1
+    assert timeshift.cheapest_start(delays, means=None, factors=factors) == 2
+    assert timeshift.cheapest_start(delays, means=means, factors=factors) == 2
+    assert timeshift.cheapest_start(delays, means=None, factors=None) == 0
+
+
 def test_part_hours_weigh_both_ends():
     series = np.array([100.0, 200.0, 0.0, 300.0])
     assert timeshift.mean_over(series, np.array([1_800]), 3_600)[0] == 150

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from marketplace.models import Region
-from marketplace.services import energy
+from marketplace.models import Offer, Region
+from marketplace.services import energy, offers
 from scheduling.models import Attempt, Task
 from scheduling.services import cycle, quotes
 from tests.cast import Person
@@ -44,7 +44,7 @@ def test_a_task_with_slack_waits_for_the_green_hour_and_then_starts(ada: Person)
 
 def test_without_slack_or_when_green_does_not_count_it_starts_now(ada: Person) -> None:
     submit(ada, placement={"pick": "greenest"})
-    submit(ada, placement={"pick": "cheapest"})
+    submit(ada, placement={"pick": "cheapest", "slack": "6h"})
     cycle.run(now=NOW)
     assert Attempt.objects.count() == 2
 
@@ -92,3 +92,41 @@ def test_without_hours_the_yearly_mean_counts_and_is_called_so(ada: Person) -> N
     quote = quotes.make(actor_org=ada.organisation, project=None, spec=spec(), by=ada.id, now=NOW)
     assert quote.points[0]["carbon"]["grams"] is None
     assert quote.points[0]["carbon"]["basis"] == "unknown"
+
+
+def window(sol: Person, factor: str) -> None:
+    """East sells at another price from three hours on, for two hours."""
+    start = NOW + 3 * HOUR
+    spans = [
+        {
+            "from": start.strftime("%H:%M"),
+            "to": (start + 2 * HOUR).strftime("%H:%M"),
+            "timezone": "UTC",
+            "factor": factor,
+        }
+    ]
+    offers.reprice(offer=Offer.objects.get(), terms={"windows": spans}, by="test", now=NOW)
+
+
+def test_cheap_hours_are_waited_for_when_cost_counts(ada: Person, sol: Person) -> None:
+    window(sol, "0.5")
+    cheap = submit(ada, placement={"pick": "cheapest", "slack": "6h"})
+    green = submit(ada, placement=WISH)
+    cycle.run(now=NOW)
+    assert cheap.tasks.get().not_before == NOW + 3 * HOUR
+    assert green.tasks.get().not_before == NOW.replace(minute=0, second=0, microsecond=0) + 4 * HOUR
+
+
+def test_dearer_hours_are_not(ada: Person, sol: Person) -> None:
+    window(sol, "2")
+    submit(ada, placement={"pick": "cheapest", "slack": "6h"})
+    cycle.run(now=NOW)
+    assert Attempt.objects.count() == 1
+
+
+def test_both_count_as_their_product(ada: Person, sol: Person) -> None:
+    """At 4 h: 100 g × half the price; the window alone from 3 h on saves half, the green hour alone four fifths."""
+    window(sol, "0.5")
+    job = submit(ada, placement={"pick": "weights", "weights": {"cost": 0.5, "green": 0.5}, "slack": "6h"})
+    cycle.run(now=NOW)
+    assert job.tasks.get().not_before == NOW.replace(minute=0, second=0, microsecond=0) + 4 * HOUR
