@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from marketplace.domain import power
 from marketplace.selectors import energy
 from marketplace.selectors.energy import Supply
 from scheduling.domain import carbon, timeshift
@@ -58,22 +59,17 @@ class Electricity:
             return None
         return np.array(known.carbon_mg, dtype=np.float64)
 
-    def of_point(self, point: Mapping[str, Any], *, memory_mib: int, slack_s: int) -> dict[str, Any]:
+    def of_point(self, point: Mapping[str, Any], *, slack_s: int) -> dict[str, Any]:
         """A point's `carbon`: grams, watt-hours, basis, g/kWh; with slack also the greener start and what it saves."""
         region, zone = str(point["region"]), str(point["zone"])
         seconds = max(1, int(point["expected_s"]))
         supply = self.supplies.get((region, zone), Supply("", None, None))
         begin = self.start(region, zone, seconds=seconds, slack_s=slack_s)
-        power = carbon.milliwatts(
-            cores_milli=int(point["cores_milli"]),
-            memory_mib=memory_mib,
-            cards=int(point["cards"]),
-            card_model="virtual" if point["virtual"] else str(point["card_model"]),
-        )
+        watts = _milliwatts(point)
         basis = Basis.HOURLY if begin is not None else Basis.YEARLY if supply.yearly_mg is not None else Basis.UNKNOWN
         mean = round(begin.mean_now) if begin is not None else supply.yearly_mg
         now = carbon.footprint(
-            power_mw=power, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=mean, basis=basis
+            power_mw=watts, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=mean, basis=basis
         )
         shown: dict[str, Any] = {
             "grams": now.grams,
@@ -84,7 +80,7 @@ class Electricity:
         }
         if begin is not None and begin.delay_s:
             later = carbon.footprint(
-                power_mw=power, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=round(begin.mean), basis=basis
+                power_mw=watts, seconds=seconds, pue_milli=supply.pue_milli, intensity_mg=round(begin.mean), basis=basis
             )
             moment = self.now + timedelta(seconds=begin.delay_s)
             shown["greener_start"] = {
@@ -93,3 +89,13 @@ class Electricity:
                 "saved_percent": round(begin.saved * 100, 1),
             }
         return shown
+
+
+def _milliwatts(point: Mapping[str, Any]) -> int | None:
+    """Power of the allocation by the table of usage records; None for a card it does not have. Virtual cards draw nothing."""
+    core, _ = power.of_unit("core", "")
+    own = int(point["cores_milli"]) * (core or 0) // 1_000
+    if not point["cards"] or point["virtual"]:
+        return own
+    card, _ = power.of_unit("card", str(point["card_model"]))
+    return None if card is None else own + int(point["cards"]) * card

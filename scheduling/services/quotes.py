@@ -114,7 +114,7 @@ def points(decision: Decision, market: Market, *, slack_s: int = 0) -> list[dict
             **point,
             "prices": prices_of(market.live[point["node"]], rental, point["card_model"]),
             "window": dict(market.live[point["node"]].window or {}) or None,
-            "carbon": power.of_point(point, memory_mib=request.memory_mib, slack_s=slack_s),
+            "carbon": power.of_point(point, slack_s=slack_s),
         }
         for point in made
     ]

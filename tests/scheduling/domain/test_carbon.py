@@ -6,14 +6,6 @@ from scheduling.domain import carbon
 from scheduling.domain.carbon import Basis
 
 
-def test_watts_of_cores_memory_and_cards():
-    assert carbon.milliwatts(cores_milli=4_000, memory_mib=10_240, cards=0, card_model="") == 8_480 + 3_920
-    with_cards = carbon.milliwatts(cores_milli=1_000, memory_mib=0, cards=2, card_model="A100-80GB")
-    assert with_cards == 2_120 + 640_000
-    assert carbon.milliwatts(cores_milli=1_000, memory_mib=0, cards=1, card_model="virtual") == 2_120
-    assert carbon.milliwatts(cores_milli=1_000, memory_mib=0, cards=1, card_model="Unheard-of") is None
-
-
 def test_energy_times_pue_times_intensity():
     found = carbon.footprint(
         power_mw=1_000_000, seconds=7_200, pue_milli=1_200, intensity_mg=350_000, basis=Basis.HOURLY

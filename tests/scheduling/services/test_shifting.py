@@ -76,11 +76,24 @@ def test_where_no_hours_are_known_it_starts_now(ada: Person) -> None:
 def test_a_quote_says_what_it_would_emit_and_what_waiting_saves(ada: Person) -> None:
     quote = quotes.make(actor_org=ada.organisation, project=None, spec=spec(placement=WISH), by=ada.id, now=NOW)
     carbon = quote.points[0]["carbon"]
-    # one core and 1 GiB for an hour × PUE 1.12
-    assert carbon["watt_hours"] == 3
+    # one core at 2.1 W for an hour × PUE 1.12
+    assert carbon["watt_hours"] == 2
     assert carbon["grams"] == 1
     assert (carbon["basis"], carbon["accounting"], carbon["grams_per_kwh"]) == ("hourly", "location-based", 500.0)
     assert carbon["greener_start"]["saved_percent"] == 80.0
+
+
+def test_cards_count_by_their_board_power_and_an_unknown_one_leaves_the_sum_unknown(ada: Person, sol: Person) -> None:
+    a_node(sol, region="east", name="known", gpus=1, model="A100-80GB")
+    a_node(sol, region="east", name="strange", gpus=1, model="Unheard-Of")
+    heard()
+    found = []
+    for model in ("A100-80GB", "Unheard-Of"):
+        wish = spec(resources={"accelerators": f"{model}:1"}, max_price="5")
+        quote = quotes.make(actor_org=ada.organisation, project=None, spec=wish, by=ada.id, now=NOW)
+        found.append(quote.points[0]["carbon"])
+    assert [one["watt_hours"] for one in found] == [450, None]
+    assert [one["grams"] for one in found] == [225, None]
 
 
 def test_without_hours_the_yearly_mean_counts_and_is_called_so(ada: Person) -> None:
