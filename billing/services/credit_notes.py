@@ -172,12 +172,10 @@ def _post(invoice: Invoice, row: CreditNote, note: rules.Note, now: datetime) ->
     for taken in note.lines:
         sellers[taken.provider_ref] = sellers.get(taken.provider_ref, 0) + taken.seller_minor
     kinds = (AccountKind.ACCRUED, AccountKind.AVAILABLE)
-    there = {
-        provider: tuple(
-            books.locked(owner=provider, kind=kind, currency=invoice.currency).balance_minor for kind in kinds
-        )
-        for provider in sorted(sellers)
-    }
+    shared = [(ledger.PLATFORM, AccountKind.PLATFORM_FEE), (ledger.PLATFORM, AccountKind.TAX_PAYABLE)]
+    shared += [(provider, kind) for provider in sellers for kind in (*kinds, AccountKind.PROVIDER_RECEIVABLE)]
+    balances = books.locked_in_order(shared, currency=invoice.currency)
+    there = {provider: tuple(balances[provider, kind] for kind in kinds) for provider in sellers}
     posting = ledger.credit_note(
         tenant=invoice.organisation.public_id, currency=invoice.currency, sellers=sellers, there=there,
         fee_minor=sum(taken.fee_minor for taken in note.lines), tax_minor=note.tax_minor, off_open_minor=note.off_open_minor,

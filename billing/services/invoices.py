@@ -72,6 +72,7 @@ def issue(*, invoice: Invoice, now: datetime) -> Invoice:
 
     An invoice with nothing to pay is paid at once.
     """
+    wallets.lock(invoice.organisation)
     invoice = (
         Invoice.objects.select_for_update(of=("self",)).select_related("organisation", "period").get(id=invoice.id)
     )
@@ -362,6 +363,7 @@ def _write(period: BillingPeriod, code: str, lines: Sequence[Line], now: datetim
     treatment = taxation.of_tenant(period.organisation)
     tax_ppm, fee_ppm = treatment.rate_ppm, settings.IDLEWILD_PLATFORM_FEE_PPM
     tenant = period.organisation.public_id
+    wallets.lock(period.organisation)  # before its other accounts, as everybody who moves its money
     grants.expire(organisation_id=period.organisation_id, now=now)
     credit = books.locked(owner=tenant, kind=AccountKind.CREDIT, currency=code).balance_minor
     totals = invoicing.add_up(

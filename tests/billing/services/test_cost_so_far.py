@@ -11,6 +11,7 @@ from billing.services import grants, invoices, usage
 from billing.services import periods as closing
 from portal.accounts.models import Organisation
 from tests.billing.books import AFTER_OCTOBER, a_fact, a_tenant
+from tests.billing.services.test_periods import in_threads
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -120,3 +121,29 @@ def test_hours_are_spent_once_over_two_months_and_given_back_when_time_is_taken_
     by_grant = {line.qty_us: line for line in invoice.lines.filter(grant_ref=grant.public_id)}
     assert -2 * hour in by_grant  # October's two hours come back, as a correction of 0
     assert invoices.verify(invoice).ok, invoices.verify(invoice).wire()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_late_usage_is_corrected_once_whoever_closes_and_how_often():
+    """P3 P8: late data of October, eight workers that close November, and three more calls: one correction line at October's price."""
+    tenant = a_tenant()
+    first = a_fact(tenant, seconds=3600)
+    usage.record(fact=first, now=first.ended_at)
+    october = closing.close(organisation_id=tenant.id, month="2026-10", now=AFTER_OCTOBER).invoice
+    assert october is not None
+    late = a_fact(tenant, attempt_ref="att_2", started_at=START, seconds=900)
+    for _ in range(2):  # sent twice
+        usage.record(fact=late, now=datetime(2026, 11, 10, tzinfo=UTC))
+    december = datetime(2026, 12, 5, tzinfo=UTC)
+
+    def close(_):
+        return closing.close(organisation_id=tenant.id, month="2026-11", now=december).invoice.sha256
+
+    assert len({*in_threads(8, close), close(0), close(0), close(0)}) == 1
+    november = closing.close(organisation_id=tenant.id, month="2026-11", now=december).invoice
+    assert november is not None
+    (line,) = november.lines.all()
+    assert (line.correction_of, line.amount_minor, line.price_micro) == ("2026-10", 100, 4_000_000)
+    october.refresh_from_db()
+    assert invoices.verify(october).ok
+    assert invoices.verify(november).ok

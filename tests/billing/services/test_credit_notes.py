@@ -16,7 +16,7 @@ from billing.services import credit_notes, grants, invoices, wallets
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
 from portal.outbox.models import OutboxMessage
-from tests.billing.books import a_tenant, case, rated
+from tests.billing.books import a_tenant, case, october, rated
 from tests.billing.services.test_periods import in_threads
 from tests.billing.services.test_wallets import a_prepaid, account, in_account, proved, used, yuan
 
@@ -219,6 +219,34 @@ def test_eight_notes_at_once_never_take_more_than_there_is():
 
 
 @pytest.mark.django_db(transaction=True)
+def test_notes_closes_payments_and_top_ups_at_once_never_wait_in_a_ring():
+    """Everything that moves money, over shared accounts, in threads: no deadlock, and the books are balanced."""
+    tenants = [a_tenant() for _ in range(6)]
+    billed = [rated(tenant, (3_600_000_000, 10_000_000), (3_600_000_000, 5_000_000)) for tenant in tenants]
+    waiting = [a_tenant() for _ in range(3)]
+    for tenant in waiting:
+        used(tenant, attempt=f"att_waiting_{tenant.id}")
+
+    def deed(number):
+        invoice = billed[number % 6]
+        if number % 4 == 0:
+            credit(invoice, 100, f"note {number}")
+        elif number % 4 == 1:
+            pay(invoice, 100, f"bank {number}")
+        elif number % 4 == 2:
+            wallets.top_up(
+                organisation_id=tenants[number % 6].id, amount=yuan("1.00"), reference=f"pay {number}", now=NOW
+            )
+        elif number < 12:
+            october(waiting[number // 4])
+        return "done"
+
+    assert in_threads(24, deed) == ["done"] * 24
+    for tenant in [*tenants, *waiting]:
+        proved(tenant)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_database_refuses_what_does_not_add_up():
     invoice = rated(a_tenant(), (3_600_000_000, 10_000_000))
     note = credit(invoice, 300)
@@ -237,8 +265,6 @@ def test_the_database_refuses_what_does_not_add_up():
 def test_a_credited_prepaid_invoice_puts_its_money_in_the_credit_balance():
     tenant = a_prepaid("10.00")
     used(tenant)
-    from tests.billing.books import october
-
     invoice = october(tenant)
     credit(invoice, 150)
     assert in_account(tenant) == ("6.00", "0.00", "0.00")
