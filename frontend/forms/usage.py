@@ -14,6 +14,10 @@ GROUPS = [
     ("region", _("Region")),
     ("node", _("Node")),
     ("sku", _("Kind of capacity")),
+    ("hardware", _("Hardware")),
+    ("task", _("Task")),
+    ("user", _("User")),
+    ("hour", _("Hour")),
 ]
 
 

@@ -6,18 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpResponse
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from billing.domain.statement import PrintedLine
+from billing.selectors import insight as insights
 from billing.selectors import periods
 from billing.selectors import usage as selectors
 from frontend.doors import PageRequest, page, show
 from frontend.forms.usage import GROUPS, UsageForm
-from frontend.presenters import figures, money_lines
+from frontend.presenters import figures, insight, money_lines
 from frontend.presenters.topics import topics_of
 from portal import clock
 from portal.kit.money import Money
+from scheduling.selectors import spending
 
+SHOWN = 8
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 OF_LINE = {
     "project": "project_ref",
@@ -42,6 +46,7 @@ def index(request: PageRequest) -> HttpResponse:
     form = UsageForm({"month": month, "by": by}, months=months or [(month, money_lines.month_text(month))])
     lines = selectors.of_month(known[month]).lines if month in known else ()
     groups = selectors.summary(home.id, month, by) if month in known else []
+    today = clock.now().date()
     context = {
         "form": form,
         "title": money_lines.month_text(month),
@@ -49,8 +54,25 @@ def index(request: PageRequest) -> HttpResponse:
         "rows": rows(groups, lines, by, home.currency),
         "figures": totals(lines, home.currency),
         "topics": topics_of(home),
+        "insight": (lambda: insight.view(insights.of_month(home, month))) if month in known else {},
+        "elsewhere": (lambda: spending.elsewhere(home, month, today=today)[:SHOWN]) if month in known else [],
+        "idle": (lambda: spending.idle(home, month)) if month in known else [],
+        "downloads": downloads(month, by, known.get(month)),
     }
     return show(request, "usage/index", context)
+
+
+def downloads(month: str, by: str, period: Any) -> list[dict[str, str]]:
+    """Files of a month: its usage as CSV; when it is closed also the monthly statement and the split bill."""
+    if period is None:
+        return []
+    lang = "zh" if (get_language() or "en").startswith("zh") else "en"
+    files = [{"name": _("Usage, CSV"), "href": f"/api/v1/usage.csv?month={month}&group_by={by}"}]
+    if period.state == "closed":
+        for kind, name in (("monthly", _("Monthly statement")), ("split", _("Split bill"))):
+            files.append({"name": f"{name}, XLSX", "href": f"/api/v1/statements/{month}/{kind}.xlsx?lang={lang}"})
+            files.append({"name": f"{name}, CSV", "href": f"/api/v1/statements/{month}/{kind}.csv?lang={lang}"})
+    return files
 
 
 def rows(groups: Iterable[Any], lines: Iterable[PrintedLine], by: str, currency: str) -> list[dict[str, Any]]:

@@ -125,3 +125,38 @@ def test_the_upcoming_month_is_the_sum_of_its_lines(ada: Person) -> None:
     page = text_of(ada.browser().get("/invoices"))
     assert page.count("CN¥1.00") >= 3  # head, line, total
     assert "CN¥1.00" in text_of(ada.browser().get("/home"))
+
+
+def test_the_usage_page_explains_a_month(ada: Person) -> None:
+    """A chart with its table, the odd day with its job, savings, energy, files of the month."""
+    home = ada.organisation
+    power = {"power_mw": 400_000, "power_basis": "nameplate", "pue_milli": 1_250, "grid_g_per_kwh": 400}
+    hours = {day: 1 for day in range(1, 12)} | {12: 20}
+    facts = [
+        a_fact(
+            home, attempt_ref=f"att_{day}", job_ref=f"job_{day}", job_name=f"day {day}", started_at=OCTOBER.replace(day=day), seconds=hours * 3600,
+            **power,
+        )
+        for day, hours in hours.items()
+    ]  # fmt: skip
+    usage.record_many(facts=facts, now=OCTOBER + timedelta(days=20))
+    usage.end_attempt(
+        attempt_ref="att_1",
+        reason="out_of_memory",
+        fault="tenant",
+        billed=True,
+        message="",
+        ended_at=OCTOBER,
+        now=OCTOBER,
+    )
+    page = text_of(ada.browser().get("/usage?month=2026-10&by=hardware"))
+    for said in (
+        'role="img"', "Cost per day: the highest is CN¥64.00 on 2026-10-12.", "CN¥72.00 more than usual", "day 12",
+        "Work that failed was billed", "15.500 kWh", "maker&#x27;s figure × PUE", "/api/v1/usage.csv?month=2026-10&amp;group_by=hardware",
+    ):  # fmt: skip
+        assert said in page, said
+    assert "Monthly statement" not in page, "the month is not closed"
+    october(home)
+    page = text_of(ada.browser().get("/usage?month=2026-10"))
+    assert "/api/v1/statements/2026-10/split.xlsx" in page
+    assert "style=" not in page
