@@ -54,7 +54,18 @@ def _saving(row: Any) -> str:
         return _("%(what)s: you also paid the interruptible price for this; all of it at that price") % {
             "what": row.subject
         }
-    return _("%(what)s: all of it where you paid least (%(where)s)") % {"what": row.subject, "where": row.where}
+    return _("%(what)s: all of it where you paid least (%(where)s)") % {
+        "what": _subject(row.subject),
+        "where": row.where,
+    }
+
+
+def _subject(text: str) -> str:
+    """``card A100-80GB, spot`` in the reader's words."""
+    capacity, _comma, rental = text.rpartition(", ")
+    resource, _space, model = capacity.partition(" ")
+    kind = _("spot") if rental == "spot" else _("fixed price")
+    return f"{money_lines.title(resource)} {model}, {kind}".replace(" ,", ",")
 
 
 def _energy(found: Insight) -> list[dict[str, str]]:
