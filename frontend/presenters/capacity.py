@@ -64,11 +64,16 @@ def _place(place: Mapping[str, Any]) -> dict[str, Any]:
         "cores": _bar(summary["cores"]),
         "cards": _bar(summary["cards"]) if summary["cards"]["total"] else None,
         "models": ", ".join(f"{pair['free']} × {model}" for model, pair in summary["models"].items()),
-        "scu": f"{_short(summary['scu']['training']['free'])} / {_short(summary['scu']['training']['total'])}",
+        "scu": _scu(summary["scu"]["training"]),
         "core_price": _from(summary["prices_from"], "core"),
         "card_price": _from(summary["prices_from"], "card"),
         "green": _green(summary["green_ratio"]),
     }
+
+
+def _scu(pair: Mapping[str, str]) -> str:
+    """Free of all; a dash where no node has been measured."""
+    return f"{_short(pair['free'])} / {_short(pair['total'])}" if float(pair["total"]) else figures.UNKNOWN
 
 
 def _bar(pair: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,6 +47,7 @@ CODES: Final[dict[str, str]] = {
     # the market
     "bad_filter": "The filter cannot be read: see `position`, `nearest`, `expected`.",
     "region_not_found": "There is no such region.",
+    "zone_not_found": "There is no such zone.",
     "node_not_found": "There is no such node that you can see.",
     "offer_not_found": "There is no such offer that you can see.",
     "offer_exists": "The node has an offer: reprice it, or withdraw it first.",

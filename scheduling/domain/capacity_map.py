@@ -147,6 +147,11 @@ def _added(parts: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]
     return dict(sorted(sums.items()))
 
 
+def figures(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """All figures of zones by ``region/zone|figure``, so that only those that changed are sent."""
+    return {f"{zone}|{name}": value for zone, entry in entries.items() for name, value in entry.items()}
+
+
 # -- nodes and deltas -----------------------------------------------------------------------------------------------------
 def nodes(table: Table) -> dict[str, str]:
     """What is free on each node, as short text by ``region/zone/node``: cores, memory, disk, cards, waiting, flags."""
@@ -165,6 +170,5 @@ def nodes(table: Table) -> dict[str, str]:
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """(what is new or different, what is gone)."""
-    return {name: value for name, value in now.items() if before.get(name) != value}, [
-        name for name in before if name not in now
-    ]
+    fresh = {name: value for name, value in now.items() if name not in before or before[name] != value}
+    return fresh, [name for name in before if name not in now]

@@ -24,6 +24,7 @@ from scheduling.domain.summaries import Summaries
 SHORTLIST = 256
 MOST_FRONT = 4_096
 """A larger front is thinned by its 1 % ε-front before it is stored as the input of a knee."""
+EPSILON_OF_KNEE = 0.01
 ALTERNATIVES = 5
 
 
@@ -66,6 +67,17 @@ class Decision:
             if made["node"] == self.node:
                 return made
         return quote.point(self.problem, self.place, index=len(self.shown), roles=("choice",))
+
+    def seen(self) -> dict[str, Any]:
+        """How much was looked at for it: nodes, cells opened, per tier the groups that could fit and those that a bound cut."""
+        return {
+            "looked_at": self.looked_at,
+            "cells": self.front.opened,
+            "front": len(self.front.rows),
+            "groups": [
+                {"tier": looked.tier, "able": looked.groups, "cut_by_bound": looked.cut} for looked in self.front.tiers
+            ],
+        }
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Other points of the front with their differences to the choice."""
@@ -110,6 +122,7 @@ def decide(
     if not len(front.rows):
         counted = filters.explain(request, table, problem.regions, problem.zones)
         return Decision(problem, None, front, None, (), front.rows, counted, front.looked_at)
+    front = _input_of_knee(problem, front)
     ranked = _rank(problem, front)
     row = int(ranked.rows[0])
     preferred = _preferred(problem, policy.prefer)
@@ -168,6 +181,14 @@ def _rank(problem: Problem, front: Found) -> Found:
     keys = (problem.table.rank_of(front.rows), problem.packing(front.rows), *front.vectors.T[::-1], sums)
     positions = np.lexsort(keys)
     return Found(front.rows[positions], front.vectors[positions], 0, 0)
+
+
+def _input_of_knee(problem: Problem, front: Found) -> Found:
+    """The points that a knee is looked for among: the front, or of a very large one its 1 % ε-front. They are stored."""
+    if problem.policy.pick not in (Pick.KNEE, Pick.ASK) or len(front.rows) <= MOST_FRONT:
+        return front
+    kept = pareto.thinned(front.vectors, EPSILON_OF_KNEE)[:MOST_FRONT]
+    return replace(front, rows=front.rows[kept], vectors=front.vectors[kept])
 
 
 def _preferred(problem: Problem, node: str) -> int | None:

@@ -18,7 +18,11 @@ def zones() -> dict[str, Any] | None:
         return None
     if not stamp:
         return None
-    return {str(name): json.loads(text) for name, text in zip(found[::2], found[1::2], strict=True)}
+    entries: dict[str, Any] = {}
+    for figure, text in zip(found[::2], found[1::2], strict=True):
+        zone, _, name = str(figure).rpartition("|")
+        entries.setdefault(zone, {})[name] = json.loads(text)
+    return entries
 
 
 def nodes(zone: str) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Told:
             "choice": {**chosen, "why": decision.why()},
             "alternatives": decision.alternatives(),
             "seen": {
-                "looked_at": decision.looked_at,
+                **decision.seen(),
                 **{tier.tier: {"seen": tier.seen, "kept": tier.kept} for tier in decision.tiers or ()},
             },
             "refused": [tier.form() for tier in decision.tiers or ()],

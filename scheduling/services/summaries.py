@@ -19,7 +19,7 @@ class Sent:
     """What one publication sent."""
 
     whole: bool
-    zones: int
+    figures: int  # of zones
     nodes: int
     size: int  # bytes
 
@@ -39,7 +39,7 @@ _LAST = _Last()
 def publish(*, now: datetime) -> Sent:
     """Publish what changed."""
     table = snapshot.load(now=now).table
-    zones, nodes = capacity_map.zones(table), capacity_map.nodes(table)
+    zones, nodes = capacity_map.figures(capacity_map.zones(table)), capacity_map.nodes(table)
     sent = _send(zones, nodes)
     if _LAST.stamp is None and not sent.whole:  # another published meanwhile
         sent = _send(zones, nodes)

@@ -73,3 +73,5 @@ def test_nodes_tell_their_free_capacity_in_short() -> None:
     table = build([a_card_row("b", cards=1), a_card_row("b", model="H100", cards=2), a_row("a")])
     assert capacity_map.nodes(table) == {"east/a/a": "8000,16384,100,0,0,7", "east/a/b": "8000,16384,100,3,0,7"}
     assert capacity_map.changed({"x": "1", "y": "2"}, {"y": "3"}) == ({"y": "3"}, ["x"])
+    assert capacity_map.changed({}, {"x": None}) == ({"x": None}, []), "what is not known is told too"
+    assert capacity_map.figures({"a/b": {"nodes": 1}}) == {"a/b|nodes": 1}

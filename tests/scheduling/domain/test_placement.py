@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduling.domain import frontier, objectives, pareto, search, summaries
+from scheduling.domain import frontier, objectives, pareto, placement, search, summaries
 from scheduling.domain.columns import build
 from scheduling.domain.demand import Card
 from scheduling.domain.placement import decide, decide_in_order, digest, in_order, replay
@@ -310,3 +310,37 @@ def test_a_request_survives_its_form() -> None:
 def test_columns_put_the_pick_first_and_add_weighted_ones() -> None:
     assert objectives.columns_of(Policy(("time",), "cheapest")) == ("cost", "time")
     assert objectives.columns_of(Policy(("time",), "weights", {"green": 1.0})) == ("time", "green")
+
+
+def test_a_thousand_stored_decisions_choose_the_same_node_again() -> None:
+    """Placement page §9, 18: through JSON, whatever the market became since."""
+    chosen = 0
+    for seed in range(1_000):
+        request, policy = a_wish(seed)
+        decision = decide(request, policy, build(a_market(seed + 7, 25, free=seed % 3 == 0)), paths())
+        if decision.row is None:
+            continue
+        chosen += 1
+        assert replay(json.loads(json.dumps(decision.inputs()))).node == decision.node, seed
+    assert chosen > 300
+
+
+def test_a_decision_says_how_much_it_looked_at_and_what_a_bound_cut() -> None:
+    rows = [a_row(f"n{i:05d}", zone=f"z{i % 60:02d}", core_fixed=10_000 + (i % 60) * 1_000) for i in range(3_000)]
+    seen = decide(a_request(), Policy(("cost", "time"), "cheapest"), build(rows), paths()).seen()
+    assert seen["front"] == 1
+    assert seen["looked_at"] < 3_000
+    assert [group["tier"] for group in seen["groups"]] == ["region", "zone", "cell"]
+    assert sum(group["cut_by_bound"] for group in seen["groups"]) > 40
+
+
+def test_a_very_large_front_is_thinned_before_its_knee_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [a_row(f"n{i:03d}", core_fixed=10_000 + 40 * i, scu_cpu={"custom": 0.01 + 0.0001 * i}) for i in range(300)]
+    request, policy = a_request(work_micro=10_000), Policy(("cost", "time"), "knee")
+    whole = decide(request, policy, build(rows), paths())
+    monkeypatch.setattr(placement, "MOST_FRONT", 40)
+    thin = decide(request, policy, build(rows), paths())
+    assert len(thin.front.rows) <= 40 < len(whole.front.rows)
+    assert thin.row is not None
+    assert thin.node in {whole.problem.table.rows[int(row)].node for row in whole.front.rows}
+    assert replay(json.loads(json.dumps(thin.inputs()))).node == thin.node

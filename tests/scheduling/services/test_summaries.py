@@ -32,12 +32,12 @@ def test_only_what_changed_is_sent_and_the_map_is_that_of_a_whole_publication(so
     nodes = [a_node(sol, region=region, gpus=gpus) for region, gpus in (("east", 0), ("east", 2), ("west", 0))]
     heard()
     first = summaries.publish(now=NOW)
-    assert (first.whole, first.zones, first.nodes) == (True, 2, 3)
+    assert (first.whole, first.figures, first.nodes) == (True, 2 * 12, 3)
     again = summaries.publish(now=NOW)
-    assert (again.whole, again.zones, again.nodes, again.size) == (False, 0, 0, 0)
+    assert (again.whole, again.figures, again.nodes, again.size) == (False, 0, 0, 0)
     NodeState.objects.filter(node=nodes[0]).update(free_cores_milli=1_500)
     delta = summaries.publish(now=NOW)
-    assert (delta.whole, delta.zones, delta.nodes) == (False, 1, 1)
+    assert (delta.whole, delta.figures, delta.nodes) == (False, 2, 1), "cores and SCU of one zone"
     assert 0 < delta.size < first.size
     by_changes = mapped.zones(), mapped.nodes("east/a"), mapped.nodes("west/a")
     summaries.forget()
