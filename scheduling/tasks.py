@@ -5,6 +5,7 @@ from celery import shared_task
 from portal import clock
 from scheduling.services import (
     capacity,
+    decay,
     engine,
     funds,
     leases,
@@ -38,6 +39,7 @@ def reconcile() -> None:
     capacity.reconcile(now=clock.now())
     recovery.forget_exclusions(now=clock.now())
     reliability.score(now=clock.now())
+    decay.learn(now=clock.now())
 
 
 @shared_task(name="scheduling.funds")

@@ -4,6 +4,7 @@ import csv
 import gzip
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ class Tasks:
         return [float(n) for n in np.bincount(self.kinds, minlength=len(self.shapes))]
 
 
+@cache
 def tasks(base: Path, trace: str) -> Tasks:
     found: dict[Shape, int] = {}
     kinds = []

@@ -23,8 +23,9 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.packing import baseline, cluster  # noqa: E402 the tree is not installed
 from scheduling.domain.fragmentation import Demand, Packing  # noqa: E402
 
-SEEDS, QUICK_SEEDS = (101, 102, 103, 104, 105, 106), (101,)
+SEEDS, QUICK_SEEDS = (101, 102, 103, 104), (101,)
 """None of them chose the weight: that was seed 1 of `default`."""
+WITHOUT = "ours, no tie-break (one seed)"
 NEAR, QUICK_NEAR = 0.5, 1.2
 BEHIND, QUICK_BEHIND = 0.1, 0.3
 REPRODUCED = {"Random": "Random", "BestFit": "BestFit", "FGD": "FGD"}
@@ -36,7 +37,7 @@ def policies(seed: int) -> dict[str, Callable[[Any, Any, Any], Packing]]:
         "BestFit": baseline.best_fit,
         "FGD": baseline.fgd,
         "ours": Packing,
-        "ours, no tie-break": lambda free, shapes, demand: Packing(free, shapes, demand, left=0.0),
+        WITHOUT: lambda free, shapes, demand: Packing(free, shapes, demand, left=0.0),
     }
 
 
@@ -63,8 +64,9 @@ def measure(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     for trace in cluster.TRACES:
         means = {}
         for name in policies(0):
-            means[name] = float(np.mean([allocated(base, trace, name, seed) for seed in seeds]))
-            say(f"{trace:<12} {name:<20} {means[name]:.2f}")
+            few = seeds[:1] if name == WITHOUT else seeds
+            means[name] = float(np.mean([allocated(base, trace, name, seed) for seed in few]))
+            say(f"{trace:<12} {name:<30} {means[name]:.2f}")
         tables[trace] = {
             "published": {k: round(v, 2) for k, v in published[trace].items()},
             "here": {k: round(v, 2) for k, v in means.items()},
@@ -104,7 +106,7 @@ def commit() -> str:
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="one seed instead of six; own claim ids and targets")
+    parser.add_argument("--quick", action="store_true", help="one seed instead of four; own claim ids and targets")
     parser.add_argument("--json", action="store_true", help="print the result as JSON only")
     given = parser.parse_args(words)
     try:

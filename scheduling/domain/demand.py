@@ -150,6 +150,7 @@ class Placement:
     verified: bool = True
     deadline: str = ""  # RFC 3339, or a duration from submission; "" = none
     slack_s: int = 0  # so long the start may wait for greener hours
+    preset: str = ""  # whose fields are filled in; kept for its name alone
 
 
 @dataclass(frozen=True)
@@ -323,4 +324,6 @@ def _placement(wish: Placement) -> dict[str, Any]:
         shown["deadline"] = wish.deadline
     if wish.slack_s:
         shown["slack"] = values.duration_text(wish.slack_s)
+    if wish.preset:
+        shown["preset"] = wish.preset
     return shown

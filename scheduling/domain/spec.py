@@ -9,7 +9,7 @@ refused as `unsupported_field`, an unknown one as `unknown_field` with the neare
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from portal.kit.errors import Finding, InvalidInput
-from scheduling.domain import spec_document, spec_values
+from scheduling.domain import presets, spec_document, spec_values
 from scheduling.domain.demand import (
     Action,
     Card,
@@ -37,6 +37,7 @@ from scheduling.domain.demand import (
 from scheduling.domain.reasons import N_, RetryEvent
 from scheduling.domain.spec_fields import IGNORED, SUPPORTED, UNSUPPORTED
 from scheduling.domain.spec_values import GIB, MIB, Wrong
+from scheduling.domain.task_kind import Guess, guess
 
 T = TypeVar("T")
 MOST_FINDINGS = 100
@@ -94,6 +95,7 @@ class Context:
     point_given: bool = False
     may_ask: bool = False  # a quote may be made for pick: ask
     artefact: Callable[[str], tuple[int, str] | None] | None = None  # name → (size, region)
+    past_kinds: Callable[[str], Sequence[str]] | None = None  # name → task types its author gave before, newest first
     limits: Limits = Limits()
     now: datetime | None = None
     say: Callable[[str], str] = field(default=str)  # translates a message before its gaps are filled
@@ -105,6 +107,7 @@ class Parsed:
 
     spec: JobSpec
     warnings: tuple[Finding, ...]
+    guess: Guess | None = None  # of the task type, when its author named none
 
 
 def parse(text_or_data: object, *, context: Context) -> Parsed:
@@ -117,7 +120,8 @@ def parse(text_or_data: object, *, context: Context) -> Parsed:
     if reader.errors or spec is None:
         findings = sorted(reader.errors, key=lambda f: (f.path, f.code))[:MOST_FINDINGS]
         raise InvalidInput(findings, code="bad_spec")
-    return Parsed(spec, tuple(sorted(reader.warnings, key=lambda f: (f.path, f.code))[:MOST_FINDINGS]))
+    warnings = tuple(sorted(reader.warnings, key=lambda f: (f.path, f.code))[:MOST_FINDINGS])
+    return Parsed(spec, warnings, reader.guess)
 
 
 class _Reader:
@@ -129,6 +133,7 @@ class _Reader:
         self.document, self.context = document, context
         self.errors: list[Finding] = []
         self.warnings: list[Finding] = []
+        self.guess: Guess | None = None
         for path, line, column in document.twice:
             self.errors.append(
                 Finding(path, "duplicate_key", context.say(N_("the key stands here twice")), line=line, column=column)
@@ -249,7 +254,7 @@ class _Reader:
         if not isinstance(value, dict):
             self.wrong("", "bad_type", N_("a job spec is a map of fields"))
             return None
-        fields = self.section("", value)
+        fields = presets.expand(self.section("", value), carried_out=SUPPORTED)
         if "stages" in fields and "run" in fields:
             self.wrong("stages", "mixed_forms", N_("a spec is either flat (run) or has stages, not both"))
         name = self.text("name", fields.get("name"), self.context.new_name)
@@ -267,7 +272,7 @@ class _Reader:
             name=name,
             project=self.project(fields.get("project")),
             currency=self.context.currency,
-            task=self.task(fields, workdir),
+            task=self.task(fields, workdir, name),
             priority=self.read("priority", fields.get("priority"), 5, lambda v: spec_values.whole(v, 0, 9)),
             max_price_micro=max_price,
             budget_minor=budget,
@@ -329,7 +334,22 @@ class _Reader:
 
     # -- the task
     # -------------------------------------------------------------------------------------------------------
-    def task(self, fields: dict[str, object], workdir: str) -> TaskSpec:
+    def kind(self, fields: dict[str, object], name: str, run: str) -> str:
+        """What its author says; else a guess, which the answer shows with its reason."""
+        if fields.get("task_type") is not None:
+            return self.choice("task_type", fields.get("task_type"), TaskType.CUSTOM, _values(TaskType))
+        image = self.mapping("resources", fields.get("resources")).get("image_id")
+        setup = fields.get("setup")
+        past = self.context.past_kinds(name) if self.context.past_kinds and fields.get("name") else ()
+        self.guess = guess(
+            image=image if isinstance(image, str) else "",
+            run=run,
+            setup=setup if isinstance(setup, str) else "",
+            past=past,
+        )
+        return self.guess.kind
+
+    def task(self, fields: dict[str, object], workdir: str, name: str) -> TaskSpec:
         run = self.text("run", fields.get("run"))
         if not run.strip() and "stages" not in fields:
             self.wrong("run", "field_required", N_("run says what the job does"))
@@ -342,7 +362,7 @@ class _Reader:
         return TaskSpec(
             run=run,
             setup=self.text("setup", fields.get("setup")),
-            task_type=self.choice("task_type", fields.get("task_type"), TaskType.CUSTOM, _values(TaskType)),
+            task_type=self.kind(fields, name, run),
             work_micro=self.read("work", fields.get("work"), None, spec_values.positive_micro),
             envs=self.envs(fields.get("envs")),
             secrets=self.secrets(fields.get("secrets")),
@@ -764,7 +784,20 @@ class _Reader:
             verified=self.flag("placement.verified", fields.get("verified"), True),
             deadline=self.deadline(fields.get("deadline")),
             slack_s=self.slack(fields, pick, optimize),
+            preset=self.preset(fields.get("preset"), regions),
         )
+
+    def preset(self, value: object, regions: tuple[str, ...]) -> str:
+        if value is None:
+            return ""
+        name = self.choice("placement.preset", value, "", _values(presets.Preset))
+        if name == presets.Preset.RESIDENT and not regions:
+            self.wrong(
+                "placement.regions",
+                "field_required",
+                N_("say in which regions the data may be: here, or by the inputs' region"),
+            )
+        return name
 
     def weights(self, value: object, pick: str) -> dict[str, int]:
         weights = {

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduling.domain.demand import Action, LeaseClass, Objective, Pick, Strategy, TaskType
+from scheduling.domain.presets import Preset
 from scheduling.domain.reasons import RetryEvent
 
 JOB = ("name", "project", "priority", "max_price", "budget", "labels", "placement")
@@ -54,6 +55,7 @@ PLACEMENT = (
     "verified",
     "deadline",
     "slack",
+    "preset",
 )
 INPUT = ("url", "content", "path", "name", "description", "type", "size_bytes", "region", "sha256")
 OUTPUT = ("path", "name", "description", "type", "size_bytes", "required")
@@ -83,7 +85,7 @@ UNSUPPORTED: dict[str, tuple[str, ...]] = {
         "config",
     ),
     "resources": ("shm_size", "ports", "any_of", "ordered", "instance_type"),
-    "placement": ("min_reliability", "max_regions", "preset"),
+    "placement": ("min_reliability", "max_regions"),
     "inputs": ("streamable",),
     "outputs": ("url", "path_prefix"),
 }
@@ -170,7 +172,10 @@ def _top(inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Any]:
         "labels": {"type": "object", "additionalProperties": _TEXT},
         "run": {"type": "string", "minLength": 1, "description": "/bin/sh -eu; /job is cwd and HOME"},
         "setup": _TEXT,
-        "task_type": {**_one_of(TaskType), "default": "custom"},
+        "task_type": {
+            **_one_of(TaskType),
+            "description": "without it guessed from name, image and command; quotes say why",
+        },
         "work": {**_QUANTITY, "description": "SCU-hours"},
         "envs": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
         "secrets": {
@@ -264,6 +269,7 @@ def _placement() -> dict[str, Any]:
         "regions": _TEXTS,
         "avoid": _TEXTS,
         "verified": {"type": "boolean", "default": True},
+        "preset": {**_one_of(Preset), "description": "fills what is left open; quotes show it expanded"},
         "deadline": {"type": "string", "description": "latest end: a time (RFC 3339) or a duration"},
         "slack": {**_DURATION, "description": "so long the start may wait for greener or cheaper hours"},
     }

@@ -25,77 +25,102 @@ from scheduling.domain.demand import TaskType
 LEAST: Final = 2
 SURE: Final = 4
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 PROGRAMS: Final[Mapping[TaskType, frozenset[str]]] = {
-    TaskType.TRAINING: frozenset(
-        """torchrun deepspeed accelerate composer axolotl llamafactory-cli colossalai fairseq-train xgboost lightgbm mim
-        horovodrun""".split()
+    TaskType.TRAINING: _words(
+        """
+        torchrun deepspeed accelerate composer axolotl llamafactory-cli colossalai fairseq-train xgboost lightgbm
+        mim horovodrun
+        """
     ),
-    TaskType.INFERENCE: frozenset(
-        """vllm tritonserver text-generation-launcher text-embeddings-router ollama llama-cli llama-server whisper torchserve
-        tensorflow_model_server trtexec lm_eval benchmark_app bentoml tesseract piper colabfold_batch""".split()
+    TaskType.INFERENCE: _words(
+        """
+        vllm tritonserver text-generation-launcher text-embeddings-router ollama llama-cli llama-server whisper
+        torchserve tensorflow_model_server trtexec lm_eval benchmark_app bentoml tesseract piper colabfold_batch
+        """
     ),
-    TaskType.DATA: frozenset(
-        """spark-submit rsync rclone tar zip unzip gzip pigz zstd xz duckdb sqlite3 pg_dump psql sort awk sed jq split wget curl dbt
-        clickhouse-local parquet-tools samtools bcftools bedtools gdal_translate gdalwarp hadoop pandoc sha256sum md5sum s3cmd
-        aws s5cmd datalad""".split()
+    TaskType.DATA: _words(
+        """
+        spark-submit rsync rclone tar zip unzip gzip pigz zstd xz duckdb sqlite3 pg_dump psql sort awk sed jq split
+        wget curl dbt clickhouse-local parquet-tools samtools bcftools bedtools gdal_translate gdalwarp hadoop
+        pandoc sha256sum md5sum s3cmd aws s5cmd datalad
+        """
     ),
-    TaskType.SIMULATION: frozenset(
-        """vina smina gnina dock gmx mdrun lmp lammps namd2 namd3 openmm pw.x ph.x vasp_std vasp_gam orca g16 cp2k cp2k.psmp
-        cp2k.popt siesta nwchem psi4 simplefoam pimplefoam interfoam icofoam snappyhexmesh wrf.exe ngspice verilator
-        iverilog sumo abaqus ansys ansys232 fluent starccm+ matlab octave julia pmemd.cuda sander su2_cfd su2 su2cfd
-        geant4 dolfinx nektar""".split()
+    TaskType.SIMULATION: _words(
+        """
+        vina smina gnina dock gmx mdrun lmp lammps namd2 namd3 openmm pw.x ph.x vasp_std vasp_gam orca g16 cp2k
+        cp2k.psmp cp2k.popt siesta nwchem psi4 simplefoam pimplefoam interfoam icofoam snappyhexmesh wrf.exe ngspice
+        verilator iverilog sumo abaqus ansys ansys232 fluent starccm+ matlab octave julia pmemd.cuda sander su2_cfd
+        su2 su2cfd geant4 dolfinx nektar
+        """
     ),
-    TaskType.RENDER: frozenset(
-        """blender ffmpeg povray mitsuba kick prman render husk handbrakecli luxcoreconsole manim octane redshiftcmdline
-        gst-launch-1.0 nuke openscad aerender vray av1an arnold x264 x265 svtav1encapp""".split()
+    TaskType.RENDER: _words(
+        """
+        blender ffmpeg povray mitsuba kick prman render husk handbrakecli luxcoreconsole manim octane
+        redshiftcmdline gst-launch-1.0 nuke openscad aerender vray av1an arnold x264 x265 svtav1encapp
+        """
     ),
 }
 """Kind → programs that do nothing else."""
 
 FLAGS: Final[Mapping[TaskType, frozenset[str]]] = {
-    TaskType.TRAINING: frozenset(
-        """epochs max-epochs max_epochs num_train_epochs lr learning-rate learning_rate do_train deepspeed_config resume
-        nproc_per_node max_train_steps optimizer total-timesteps""".split()
+    TaskType.TRAINING: _words(
+        """
+        epochs max-epochs max_epochs num_train_epochs lr learning-rate learning_rate do_train deepspeed_config
+        resume nproc_per_node max_train_steps optimizer total-timesteps
+        """
     ),
-    TaskType.INFERENCE: frozenset(
-        """max_new_tokens max-new-tokens prompt prompts ctx-size model-repository model-id model-path no-train
-        fasta_paths served-model-name""".split()
+    TaskType.INFERENCE: _words(
+        """
+        max_new_tokens max-new-tokens prompt prompts ctx-size model-repository model-id model-path no-train
+        fasta_paths served-model-name
+        """
     ),
-    TaskType.DATA: frozenset("tokenize shards minhash from to".split()),
-    TaskType.SIMULATION: frozenset("receptor ligand pdb dt exhaustiveness paths grid".split()),
-    TaskType.RENDER: frozenset("spp render-frame render-output".split()),
+    TaskType.DATA: _words("tokenize shards minhash from to"),
+    TaskType.SIMULATION: _words("receptor ligand pdb dt exhaustiveness paths grid"),
+    TaskType.RENDER: _words("spp render-frame render-output"),
 }
 """Kind → names of flags that only such programs have."""
 
 WORDS: Final[Mapping[TaskType, frozenset[str]]] = {
-    TaskType.TRAINING: frozenset(
-        """train training trainer finetune finetuning pretrain pretraining fit ppo dqn rl lora distill dreambooth sft
-        supervised tune hparams gan""".split()
+    TaskType.TRAINING: _words(
+        """
+        train training trainer finetune finetuning pretrain pretraining fit ppo dqn rl lora distill dreambooth sft
+        supervised tune hparams gan
+        """
     ),
-    TaskType.INFERENCE: frozenset(
-        """predict prediction predictions infer inference generate generation serve serving score scoring evaluate eval
-        embed embeddings classify translate transcribe txt2img img2img detect alphafold verify""".split()
+    TaskType.INFERENCE: _words(
+        """
+        predict prediction predictions infer inference generate generation serve serving score scoring evaluate eval
+        embed embeddings classify translate transcribe txt2img img2img detect alphafold verify
+        """
     ),
-    TaskType.DATA: frozenset(
-        """etl prep preprocess preprocessing clean merge convert dedup tokenize download export import ingest join resize
-        extract transform sync dump migrate parquet""".split()
+    TaskType.DATA: _words(
+        """
+        etl prep preprocess preprocessing clean merge convert dedup tokenize download export import ingest join
+        resize extract transform sync dump migrate parquet
+        """
     ),
-    TaskType.SIMULATION: frozenset(
-        """simulate simulation sim simulator montecarlo mc md nbody cfd lbm solver poisson heat docking dynamics openmm
-        pricing sweep foam wrf geant4 fem""".split()
+    TaskType.SIMULATION: _words(
+        """
+        simulate simulation sim simulator montecarlo mc md nbody cfd lbm solver poisson heat docking dynamics openmm
+        pricing sweep foam wrf geant4 fem
+        """
     ),
-    TaskType.RENDER: frozenset("render renders rendering frames raytrace raytracing transcode encode animation".split()),
+    TaskType.RENDER: _words("render renders rendering frames raytrace raytracing transcode encode animation"),
 }
 """Kind → parts of names of scripts and modules."""
 
 IMAGES: Final[Mapping[TaskType, frozenset[str]]] = {
-    TaskType.TRAINING: frozenset("axolotl foundry deepspeed".split()),
-    TaskType.INFERENCE: frozenset(
-        "vllm tritonserver sglang ollama inference serving openvino tgi tei triton".split()
-    ),
-    TaskType.DATA: frozenset("spark clickhouse postgres mysql duckdb airflow dbt hadoop".split()),
-    TaskType.SIMULATION: frozenset("gromacs openfoam11 openfoam lammps dolfinx fenics namd cp2k quantum".split()),
-    TaskType.RENDER: frozenset("blender ffmpeg handbrake povray".split()),
+    TaskType.TRAINING: _words("axolotl foundry deepspeed"),
+    TaskType.INFERENCE: _words("vllm tritonserver sglang ollama inference serving openvino tgi tei triton"),
+    TaskType.DATA: _words("spark clickhouse postgres mysql duckdb airflow dbt hadoop"),
+    TaskType.SIMULATION: _words("gromacs openfoam11 openfoam lammps dolfinx fenics namd cp2k quantum"),
+    TaskType.RENDER: _words("blender ffmpeg handbrake povray"),
 }
 """Kind → parts of an image's name."""
 

@@ -2,6 +2,7 @@ from scheduling.models.artefacts import Artefact
 from scheduling.models.attempts import Attempt, AttemptReport
 from scheduling.models.changes import MarketChange
 from scheduling.models.checkpoints import Checkpoint
+from scheduling.models.decay import DecayAttempt, DecaySum
 from scheduling.models.decisions import PlacementDecision
 from scheduling.models.engine import EngineLeader
 from scheduling.models.jobs import Job, JobEvent, Task
@@ -18,6 +19,8 @@ __all__ = [
     "Attempt",
     "AttemptReport",
     "Checkpoint",
+    "DecayAttempt",
+    "DecaySum",
     "EngineLeader",
     "Job",
     "JobEvent",

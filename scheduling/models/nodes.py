@@ -20,6 +20,8 @@ class NodeState(models.Model):
     kept_for = models.CharField(max_length=32, blank=True)  # task public id a preemption freed it for
     kept_until = models.DateTimeField(null=True)
     changed_in = models.BigIntegerField(default=0)  # transaction id of the last change, set by a trigger
+    decay_micro = models.BigIntegerField(default=0)  # e of the node: logarithm in millionths
+    hardware_decay = models.JSONField(default=dict)  # H: {card model, or "" for processors: {task type: millionths}}
     version = models.PositiveBigIntegerField(default=0)
     silent_since = models.DateTimeField(null=True)  # not heard since; for people, nothing is decided by it
     silence_told = models.BooleanField(default=False)

@@ -17,7 +17,7 @@ from scheduling.domain.placement import in_order
 from scheduling.domain.request import Policy, Request, of_task, policy_of
 from scheduling.domain.spec_values import duration_s
 from scheduling.models import Task
-from scheduling.selectors import jobs
+from scheduling.selectors import predictions
 
 PAST_DUE = "past_due"
 
@@ -48,7 +48,14 @@ class Question:
 
 
 def of_spec(
-    spec: TaskSpec, *, organisation: Organisation, name: str, max_price_micro: int | None, now: datetime, past_due: bool
+    spec: TaskSpec,
+    *,
+    organisation: Organisation,
+    project_id: int,
+    name: str,
+    max_price_micro: int | None,
+    now: datetime,
+    past_due: bool,
 ) -> Question:
     """The question of a spec that is only being quoted."""
     request = of_task(
@@ -57,18 +64,18 @@ def of_spec(
         now=int(now.timestamp()),
         max_price_micro=max_price_micro,
         deadline=deadline(spec, begun=now),
-        expected_s=expected(spec, organisation_id=organisation.id, name=name),
         past_due=past_due,
     )
+    request = Asked().foreseen(request, spec, organisation_id=organisation.id, project_id=project_id, name=name)
     return Question(tuple(in_order(request, spec.resources.cards_ordered)), policy_of(spec))
 
 
 class Asked:
-    """What a cycle asks of the database once for many tasks: who is past due, how long runs of a name took, and whose granted hours pay for a job."""
+    """What a cycle asks of the database once for many tasks: who is past due, what ran before in a project, and whose granted hours pay for a job."""
 
     def __init__(self) -> None:
         self._past_due: dict[int, bool] = {}
-        self._usual: dict[tuple[int, str], int | None] = {}
+        self._history: dict[tuple[int, int], predictions.History] = {}
 
     def renew(self) -> None:
         """Forget what may differ from one cycle to the next."""
@@ -92,14 +99,22 @@ class Asked:
             self._past_due[tenant.id] = is_past_due(tenant)
         return self._past_due[tenant.id]
 
-    def expected(self, spec: TaskSpec, *, organisation_id: int, name: str) -> int | None:
-        """As the function of that name."""
+    def foreseen(
+        self, request: Request, spec: TaskSpec, *, organisation_id: int, project_id: int, name: str
+    ) -> Request:
+        """The request with how long it will take: the work that its spec names, corrected by what the name's earlier runs showed;
+        else what past runs in its project tell (work where their SCU is known, and seconds for places without).
+        """
         if spec.work_micro is not None:
-            return None
-        if (organisation_id, name) not in self._usual:
-            self._usual[organisation_id, name] = jobs.past_seconds(organisation_id=organisation_id, name=name)
-        seconds = self._usual[organisation_id, name]
-        return None if seconds is None else min(seconds, spec.max_duration_s)
+            work = predictions.work_micro(spec, organisation_id=organisation_id, name=name)
+            return replace(request, work_micro=work)
+        mine = organisation_id, project_id
+        if mine not in self._history:
+            self._history[mine] = predictions.history(organisation_id=organisation_id, project_id=project_id)
+        found = self._history[mine].run_time(spec, name=name)
+        if found.seconds is None:
+            return request
+        return replace(request, work_micro=found.work_micro, expected_s=min(found.seconds, spec.max_duration_s))
 
 
 def of_queued(
@@ -121,10 +136,12 @@ def of_queued(
         now=int(now.timestamp()),
         max_price_micro=job.max_price_micro,
         deadline=deadline(spec, begun=job.created_at),
-        expected_s=asked.expected(spec, organisation_id=job.organisation_id, name=job.name),
         excluded=tuple(task.excluded_nodes),
         past_due=past_due,
         **caps,
+    )
+    request = asked.foreseen(
+        request, spec, organisation_id=job.organisation_id, project_id=job.project_id, name=job.name
     )
     only = asked.givers.get(job.public_id)
     if only:
@@ -183,14 +200,6 @@ def deadline(spec: TaskSpec, *, begun: datetime) -> int | None:
         return int(datetime.fromisoformat(text).timestamp())
     except ValueError:
         return int((begun + timedelta(seconds=duration_s(text))).timestamp())
-
-
-def expected(spec: TaskSpec, *, organisation_id: int, name: str) -> int | None:
-    """Seconds that past runs of this name took; only asked when the spec names no work."""
-    if spec.work_micro is not None:
-        return None
-    seconds = jobs.past_seconds(organisation_id=organisation_id, name=name)
-    return None if seconds is None else min(seconds, spec.max_duration_s)
 
 
 def is_past_due(organisation: Organisation) -> bool:

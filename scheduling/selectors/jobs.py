@@ -191,22 +191,6 @@ def holding() -> dict[int, Held]:
     }
 
 
-def past_seconds(*, organisation_id: int, name: str, most: int = 20) -> int | None:
-    """The median of what the last runs of that name took, from first process to end; None if there were none."""
-    ended = (
-        Attempt.objects.filter(
-            task__job__organisation_id=organisation_id,
-            task__job__name=name,
-            state="succeeded",
-            started_at__isnull=False,
-        )
-        .order_by("-id")
-        .values_list("started_at", "ended_at")[:most]
-    )
-    seconds = sorted(int((end - start).total_seconds()) for start, end in ended if start and end)
-    return max(1, seconds[len(seconds) // 2]) if seconds else None
-
-
 def counts(*, organisation: Organisation | None = None) -> dict[str, int]:
     """How many jobs are in each state."""
     rows = Job.objects.all() if organisation is None else Job.objects.filter(organisation=organisation)

@@ -7,12 +7,14 @@ store, or the last sync that had to reach PostgreSQL because the store was away.
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
+from math import exp
 
 from django.conf import settings
 
 from marketplace.domain import windows
 from marketplace.models import Offer
 from marketplace.selectors.offers import Cards, LiveRow
+from portal.kit.money import MICRO
 from scheduling.domain.columns import ALIVE, SUSPECT, TYPES, UNKNOWN, Row
 from scheduling.models import Lease, NodeState
 from scheduling.selectors import alive
@@ -96,8 +98,9 @@ def _row(
         card_model=model,
         card_memory_mib=cards.memory_mib if cards else 0,
         virtual=cards.virtual if cards else False,
-        scu_cpu=_scu(live, 0) if measured else {},
-        scu_card=_scu(live, 1) if measured and cards and not cards.virtual else {},
+        scu_cpu=_scu(live, 0, state, "") if measured else {},
+        scu_card=_scu(live, 1, state, model) if measured and cards and not cards.virtual else {},
+        decay=exp(state.decay_micro / MICRO),
         green_ppm=live.green_ratio_ppm,
         verified=measured is not None,
         open_now=live.open_now,
@@ -117,7 +120,14 @@ def _micro(live: LiveRow, resource: str, rental: str, model: str) -> int | None:
     return None if found is None else found[1]
 
 
-def _scu(live: LiveRow, cards: int) -> dict[str, float]:
-    """Per task type: SCU of all cores (cards = 0), or of one card. Types without a value are left out."""
+def _scu(live: LiveRow, cards: int, state: NodeState, model: str) -> dict[str, float]:
+    """Per task type: SCU of all cores (cards = 0), or of one card, times what its hardware really gives (H of
+    `scheduling.domain.learning`). Types without a value are left out.
+    """
     made = {name: live.scu(name, cores_milli=live.cores_milli, cards=cards) for name in TYPES}
-    return {name: value for name, value in made.items() if value is not None and value > 0}
+    learned = state.hardware_decay.get(model, {})
+    return {
+        name: value * exp(learned.get(name, 0) / MICRO)
+        for name, value in made.items()
+        if value is not None and value > 0
+    }

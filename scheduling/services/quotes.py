@@ -16,10 +16,11 @@ from portal.api.errors import finding_wire
 from portal.kit.errors import Conflict, Finding, InvalidInput
 from portal.kit.money import micro_text
 from scheduling.domain import explain
+from scheduling.domain.demand import JobSpec
 from scheduling.domain.placement import Decision, decide_in_order
 from scheduling.domain.quote import QuoteEvent, QuoteState, advance
 from scheduling.models import Quote
-from scheduling.selectors import asking, snapshot
+from scheduling.selectors import asking, predictions, snapshot
 from scheduling.selectors.footprint import Electricity
 from scheduling.selectors.snapshot import Market
 from scheduling.services import specs
@@ -41,6 +42,7 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
                 )
             ]
         )
+    owner = organisations.project(actor_org, job.project)
     market = snapshot.load(now=now)
     question = asking.of_spec(
         job.task,
@@ -49,20 +51,25 @@ def make(*, actor_org: Organisation, project: Project | None, spec: Any, by: str
         max_price_micro=job.max_price_micro,
         now=now,
         past_due=asking.is_past_due(actor_org),
+        project_id=owner.id,
     )
     decision = decide_in_order(
         question.requests, question.policy, market.table, market.paths, tiers=market.tiers, explain=True
     )
     shown = job.outward()
     chosen = decision.row is not None
-    reason: dict[str, Any] = {"warnings": [finding_wire(warning) for warning in parsed.warnings]}
+    reason: dict[str, Any] = {
+        "warnings": [finding_wire(warning) for warning in parsed.warnings],
+        "task_type": None if parsed.guess is None else parsed.guess.form(),
+        "run_time": _foreseen(job, actor_org, owner),
+    }
     if chosen:
         reason |= {"why": decision.why(), "alternatives": decision.alternatives()}
     else:
         reason |= {"helps": [h.form() for r in question.requests for h in explain.helps(r, market.table, market.paths)]}
     return Quote.objects.create(
         organisation=actor_org,
-        project=organisations.project(actor_org, job.project),
+        project=owner,
         made_by=by,
         spec=shown,
         spec_digest=spec_digest(shown),
@@ -142,6 +149,14 @@ def spec_digest(shown: Mapping[str, Any]) -> str:
     """What makes two specs the same: all but the name, which may have been made up."""
     rest = {key: value for key, value in shown.items() if key != "name"}
     return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _foreseen(job: JobSpec, tenant: Organisation, project: Project) -> dict[str, Any] | None:
+    """What past runs say about how long it takes; None where the spec says it itself."""
+    if job.task.work_micro is not None:
+        return None
+    past = predictions.history(organisation_id=tenant.id, project_id=project.id)
+    return past.run_time(job.task, name=job.name).form()
 
 
 def _index_of(decision: Decision) -> int | None:

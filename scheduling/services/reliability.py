@@ -1,22 +1,18 @@
-"""How reliable a node is: of its attempts of the last 30 days, the share that did not end by its own fault.
+"""The reliability of nodes, and what follows when one fails in use. Formula and rule: :mod:`scheduling.domain.reliability`.
 
-Counted are attempts that the node had accepted. Faults of tenants and of the platform cost a node nothing; below 20
-attempts it is new, and no figure
-is shown.
+Counted are attempts that the node had accepted. Faults of tenants and of the platform cost a node nothing. A listed node whose last
+three attempts failed by its own fault is put in doubt: no new work until it has passed self-test and measurement again.
 """
 
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Q
-
 from marketplace.models import Node
 from marketplace.services import nodes
-from portal.kit.money import PPM
+from scheduling.domain import reliability as rules
 from scheduling.domain.reasons import Fault
+from scheduling.domain.reliability import Ending
 from scheduling.models import Attempt
 
-WINDOW = timedelta(days=30)
-FEWEST = 20
 LOOKED_AT_EVERY = timedelta(minutes=5)
 """Nodes on which something ended within this time get a new figure; more than the period of the task that asks."""
 
@@ -24,16 +20,20 @@ LOOKED_AT_EVERY = timedelta(minutes=5)
 def score(*, now: datetime) -> int:
     """New figures for nodes on which an attempt has ended lately; returns how many."""
     lately = Attempt.objects.filter(ended_at__gte=now - LOOKED_AT_EVERY).values_list("node_id", flat=True).distinct()
-    counts = (
-        Attempt.objects.filter(node_id__in=list(lately), ended_at__gte=now - WINDOW)
-        .exclude(accepted_at=None)
-        .values("node_id")
-        .annotate(all=Count("id"), faults=Count("id", filter=Q(fault=Fault.PROVIDER)))
-    )
-    scored = 0
-    for row in counts:
-        enough = row["all"] >= FEWEST
-        ppm = PPM * (row["all"] - row["faults"]) // row["all"] if enough else None
-        nodes.set_reliability(node=Node(id=row["node_id"]), ppm=ppm, samples=row["all"])
-        scored += 1
-    return scored
+    endings: dict[int, list[Ending]] = {}
+    rows = Attempt.objects.filter(node_id__in=list(lately), ended_at__gte=now - rules.WINDOW).exclude(accepted_at=None)
+    for node_id, at, fault, state in rows.values_list("node_id", "ended_at", "fault", "state"):
+        if at is not None:
+            endings.setdefault(node_id, []).append(Ending(at, fault == Fault.PROVIDER, state == "succeeded"))
+    for node in Node.objects.filter(id__in=list(endings)):
+        ppm, samples = rules.score(endings[node.id], now)
+        nodes.set_reliability(node=node, ppm=ppm, samples=samples)
+        _doubt(node, endings[node.id], now)
+    return len(endings)
+
+
+def _doubt(node: Node, endings: list[Ending], now: datetime) -> None:
+    fresh = [one for one in endings if node.doubted_at is None or one.at > node.doubted_at]
+    row = rules.doubtful(fresh, now)
+    if row:
+        nodes.doubt(node=node, reason=f"{row} attempts in a row ended by the node's own fault", now=now)

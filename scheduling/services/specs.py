@@ -12,6 +12,7 @@ from portal import ids
 from portal.accounts.models import Organisation, Project, Secret
 from portal.kit.errors import NotFound
 from scheduling.domain.spec import Context, Limits, Parsed, parse
+from scheduling.selectors import predictions
 from scheduling.services import artefacts
 
 WORDS = (
@@ -84,6 +85,7 @@ def read(
             point_given=point_given,
             may_ask=may_ask,
             artefact=_artefacts(tenant),
+            past_kinds=lambda job: predictions.past_kinds(organisation_id=tenant.id, name=job),
             limits=Limits(checkpoint_least_s=settings.IDLEWILD_CHECKPOINT_LEAST_S),
             now=now,
             say=gettext,

@@ -59,6 +59,7 @@ ELSEWHERE = {
     "max_duration": "tests/agent/test_node.py::test_why_a_job_ended",
     "outputs.required": "tests/scheduling/services/test_reports.py::test_a_required_output_that_is_not_there_fails_the_attempt",
     "network.mode": "tests/agent/test_selftest.py::test_full",
+    "placement.preset": "tests/scheduling/domain/test_presets.py::test_what_is_written_wins_and_the_expanded_spec_says_the_same",
     "resources.image_id": "tests/scheduling/domain/test_spec.py::test_a_wrong_value_is_answered_with_its_code_place_and_hint",
 }
 # Groups: their parts are named one by one. Words for people: stored and shown again.
