@@ -13,6 +13,7 @@ from scheduling.services import decay, quotes
 from tests.cast import THEN
 from tests.factories.market import a_node
 from tests.factories.running import a_running
+from tests.scheduling.services.works import heard
 
 HOUR = timedelta(hours=1)
 MICRO = 1_000_000
@@ -67,6 +68,8 @@ def test_a_name_that_asks_for_too_little_is_corrected_instead(ada, two):
 
 def test_a_quote_says_what_kind_of_work_it_is_and_how_long_it_will_take(ada, two):
     spec = {"name": "study", "run": "python train.py", "resources": {"cpus": 8, "memory": 1, "disk_size": 1}}
+
+    heard(now=THEN + 4 * HOUR)
 
     def asked():
         return quotes.make(actor_org=ada.organisation, project=ada.project, spec=spec, by=ada.id, now=THEN + 4 * HOUR)
