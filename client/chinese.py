@@ -344,4 +344,13 @@ CATALOGUE: Mapping[str, str] = {
     "reference": "参考号",
     "time": "时间",
     "kind": "类型",
+    "because of {found}": "依据 {found}",
+    "earlier runs": "依据以往运行",
+    "no clue": "没有线索",
+    "Kind of work, guessed: {kind} ({because}); task_type overrides it.": "推测的任务类型：{kind}（{because}）；可用 task_type 改写。",
+    "Run time unknown: counted with {most}.": "运行时长未知：按 {most} 计算。",
+    "Run time from {n} earlier runs: {low} – {high}, confidence {sure}.": "依据 {n} 次以往运行：{low} – {high}，把握{sure}。",
+    "high": "高",
+    "medium": "中",
+    "low": "低",
 }

@@ -109,6 +109,39 @@ def why(reason: Any) -> str:
     return text(reason)
 
 
+def foreseen(quote: Quote) -> list[str]:
+    """What the portal guessed of the job: its kind and why, how long it will run and how sure that is."""
+    said = []
+    kind: Any = quote.raw.get("task_type")
+    if isinstance(kind, Mapping):
+        found = text(kind.get("found"))
+        because = (
+            t("because of {found}", found=found) if found else t("earlier runs") if kind.get("sure") else t("no clue")
+        )
+        said.append(
+            t(
+                "Kind of work, guessed: {kind} ({because}); task_type overrides it.",
+                kind=kind.get("kind"),
+                because=because,
+            )
+        )
+    run: Any = quote.raw.get("run_time")
+    if isinstance(run, Mapping):
+        if run.get("seconds") is None:
+            said.append(t("Run time unknown: counted with {most}.", most=seconds(run.get("assumed_s"))))
+        else:
+            said.append(
+                t(
+                    "Run time from {n} earlier runs: {low} – {high}, confidence {sure}.",
+                    n=run.get("runs"),
+                    low=seconds(run.get("low_s")),
+                    high=seconds(run.get("high_s")),
+                    sure=t(text(run.get("confidence"))),
+                )
+            )
+    return said
+
+
 def refusals(refused: list[Row]) -> Table:
     """How many places each reason left out."""
     out = Table(title=t("Left out"), title_justify="left", box=None, padding=(0, 2, 0, 0))

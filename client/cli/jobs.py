@@ -96,6 +96,8 @@ def quoted(session: Session, whole: dict[str, Any], *, quote: str = "", explain:
         session.out.print(front.table(answer))
         if answer.pick is not None:
             session.say(t("Chosen: {point}. {why}", point=answer.pick, why=front.why(answer.reason)))
+        for line in front.foreseen(answer):
+            session.say(line, style="dim")
         if explain and answer.refused:
             session.out.print(front.refusals(answer.refused))
         session.say(t("Quote {id}, good until {time}.", id=answer.id, time=answer.expires_at), style="dim")

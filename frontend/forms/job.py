@@ -39,8 +39,8 @@ KNOWN = frozenset(
         "outputs", "resources", "placement", "on_disconnect",
     }
 )  # fmt: skip
-RESOURCES = frozenset({"cpus", "memory", "disk_size", "accelerators", "infra", "use_spot"})
-PLACEMENT = frozenset({"pick", "min_green", "deadline", "verified"})
+RESOURCES = frozenset({"cpus", "memory", "disk_size", "accelerators", "scu", "infra", "use_spot"})
+PLACEMENT = frozenset({"pick", "min_green", "deadline", "verified", "preset", "latency_to"})
 
 
 FOLDED = ("envs", "secrets", "inputs", "outputs", "labels")
@@ -106,7 +106,10 @@ class JobForm(forms.Form):
     )
     setup = _lines(_("Command before it"), "")
     task_type = forms.ChoiceField(
-        label=_("Kind of work"), choices=_choices("task_type"), initial="custom", required=False
+        label=_("Kind of work"),
+        choices=[("", _("guess it from the command")), *_choices("task_type")],
+        initial="",
+        required=False,
     )
     max_duration = _short(_("Longest duration"), hint=_("90s, 10m, 12h, 7d"))
     envs = _lines(_("Variables"), _("One a line: NAME=value"))
@@ -120,10 +123,18 @@ class JobForm(forms.Form):
     accelerators = _short(
         _("Cards"), hint=_("Model and number, such as A100-80GB:1; virtual:1 for a virtual card."), most=120
     )
+    scu = _short(_("SCU at least"), hint=_("Instead of naming a card: 8 for eight times an A100-80GB."), most=20)
     region = forms.ChoiceField(label=_("Region"), required=False)
     max_price = amount(_("Most per hour"), required=False)
     budget = amount(_("Budget of the job"), required=False)
     use_spot = forms.BooleanField(label=_("Use spot prices: cheaper, but the job may be pre-empted"), required=False)
+    preset = forms.ChoiceField(
+        label=_("Scenario"),
+        choices=[("", _("none")), *_choices("preset")],
+        required=False,
+        help_text=_("Fills in what is left open; the quote shows with what."),
+    )
+    latency_to = forms.ChoiceField(label=_("Near the people in"), required=False)
     pick = forms.ChoiceField(label=_("Recommend"), required=False)
     min_green = forms.DecimalField(
         label=_("Green power at least, %"),
@@ -147,6 +158,7 @@ class JobForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields["project"].choices = projects  # type: ignore[attr-defined]
         self.fields["region"].choices = [("", _("everywhere")), *regions]  # type: ignore[attr-defined]
+        self.fields["latency_to"].choices = [("", _("anywhere")), *regions]  # type: ignore[attr-defined]
         self.fields["pick"].choices = [  # type: ignore[attr-defined]
             choice for choice in _choices("pick") if choice[0] not in ("ask", "weights")
         ]
@@ -177,7 +189,7 @@ class JobForm(forms.Form):
 
     @property
     def placement_open(self) -> bool:
-        names = ("min_green", "deadline", "wait_for", "unverified")
+        names = ("preset", "latency_to", "min_green", "deadline", "wait_for", "unverified")
         return any(self[name].value() or self[name].errors for name in names)
 
     # -- form → description
@@ -185,9 +197,11 @@ class JobForm(forms.Form):
         """The description, without what was left empty. Reading errors are the service's to find, all at once."""
         values = {name: self[name].value() for name in self.fields}
         spec: Spec = {name: values[name] for name in ("name", "project") if values[name]}
-        if values["task_type"] and values["task_type"] != "custom":
+        if values["task_type"]:
             spec["task_type"] = values["task_type"]
-        resources = {name: values[name] for name in ("cpus", "memory", "disk_size", "accelerators") if values[name]}
+        resources = {
+            name: values[name] for name in ("cpus", "memory", "disk_size", "accelerators", "scu") if values[name]
+        }
         if values["region"]:
             resources["infra"] = f"{values['region']}/*/*"
         if values["use_spot"]:
@@ -218,7 +232,7 @@ class JobForm(forms.Form):
 
     def _placement(self, values: Mapping[str, Any]) -> Spec:
         spec: Spec = {}
-        placement: Spec = {name: values[name] for name in ("deadline",) if values[name]}
+        placement: Spec = {name: values[name] for name in ("preset", "latency_to", "deadline") if values[name]}
         if values["pick"] and values["pick"] != "knee":
             placement["pick"] = values["pick"]
         if values["min_green"]:
@@ -288,7 +302,7 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
     values |= {
         name: resources[name]
-        for name in ("cpus", "memory", "disk_size", "accelerators", "use_spot")
+        for name in ("cpus", "memory", "disk_size", "accelerators", "scu", "use_spot")
         if resources.get(name)
     }
     values["region"] = str(resources.get("infra", "")).split("/")[0].replace("*", "")
@@ -297,7 +311,7 @@ def initial_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     values["secrets"] = ", ".join(_section(spec, "secrets"))
     values["inputs"] = "\n".join(f"{row.get('url', '')} {row.get('path', '')}" for row in _list(spec, "inputs"))
     values["outputs"] = "\n".join(f"{row.get('name', '')} {row.get('path', '')}" for row in _list(spec, "outputs"))
-    values |= {name: placement[name] for name in ("pick", "deadline") if placement.get(name)}
+    values |= {name: placement[name] for name in ("preset", "latency_to", "pick", "deadline") if placement.get(name)}
     if placement.get("min_green"):
         values["min_green"] = _percent(placement["min_green"])
     values["unverified"] = placement.get("verified") is False

@@ -7,12 +7,14 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from frontend.forms.provider import amount, plain
+from frontend.presenters.words import KINDS
 
 ORDERS = [
     ("price_core_hour", _("Cheapest core-hour")),
     ("price_card_hour", _("Cheapest card-hour")),
     ("green_ratio-", _("Greenest")),
     ("cpu_cores-", _("Most cores")),
+    ("scu_per_price-", _("Most SCU for the money")),
 ]
 HIGH = Decimal(1_000_000)
 
@@ -47,6 +49,12 @@ class MarketForm(forms.Form):
     most = amount(_("Core-hour at most"), required=False)
     green = _share()
     all = forms.BooleanField(label=_("Also closed and unmeasured ones"), required=False)
+    kind = forms.ChoiceField(
+        label=_("SCU for"),
+        required=False,
+        choices=[(value, word.text) for value, word in KINDS["task_type"].items()],
+        initial="custom",
+    )
     order = forms.ChoiceField(label=_("Order"), required=False, choices=ORDERS)
 
     def __init__(self, *args: Any, regions: list[tuple[str, str]], **kwargs: Any) -> None:

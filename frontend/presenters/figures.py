@@ -77,6 +77,11 @@ def number(value: object, places: int = 0) -> str:
     return grouped(f"{round(Decimal(str(value)), places):.{places}f}")
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """A measured figure with three significant digits: 0.0123, 4.56, 789."""
+    return grouped(f"{Decimal(format(value, f'.{digits}g')):f}")
+
+
 def hours(quantity_us: int | None, places: int = 4) -> str:
     """Resource-microseconds as resource-hours; four places, as an invoice line prints them."""
     if quantity_us is None:

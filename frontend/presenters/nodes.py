@@ -8,14 +8,16 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from frontend.presenters import figures, words
 from frontend.presenters.topics import node_topic
+from marketplace.domain.fingerprint import profile_of
+from marketplace.domain.scu import WEIGHTS, scu
 
 SUSPECT_MS = 15_000
 """Silent beyond what is normal for longer than this: called silent."""
-UNITS = {"gflops": "GFLOPS", "tflops": "TFLOPS", "gb_s": "GB/s", "mb_s": "MB/s"}
+UNITS = {"gflops": "GFLOPS", "tflops": "TFLOPS", "gb_s": "GB/s", "mb_s": "MB/s", "ms": "ms", "share": ""}
 CHECK_ORDER = ("connected", "hardware", "isolation", "fingerprint")
 
 
@@ -137,19 +139,47 @@ def _said(sentence: str) -> str:
     return _(sentence) if sentence else ""
 
 
+CHECKED = {"gemm": "checked_gemm", "memory": "checked_memory", "stream": "stream_server"}
+REFUSED = {
+    "not_checked": gettext_lazy("The portal has not timed it itself: update the agent."),
+    "claim_above_measured": gettext_lazy("It claims more than the portal measured."),
+    "report_forged": gettext_lazy("It is above what the maker says the card can do."),
+    "unreadable": gettext_lazy("Its figures cannot be read."),
+}
+
+
 def fingerprint(print_: Any) -> dict[str, Any]:
-    """One measurement: the plain figures of its metrics."""
-    operators = (print_.metrics or {}).get("operators", {})
-    plain = [
-        (name, f"{figures.grouped(row['value'])} {UNITS.get(row['unit'], row['unit'])}")
-        for name, row in sorted(operators.items())
-    ]
+    """One measurement: every operator with its percentiles, what the portal timed itself first; SCU by kind of work."""
+    metrics = print_.metrics or {}
+    checked = metrics.get("checked") or {}
+    timed = {CHECKED[kind]: value for kind, value in checked.items() if kind in CHECKED}
+    rows = [operator(name, row, timed.get(name)) for name, row in metrics.get("operators", {}).items()]
+    profile = profile_of(metrics, "cpu")
+    units = [(words.word("task_type", kind).text, scu(profile, kind)) for kind in WEIGHTS]
     return {
         "measured_at": print_.measured_at,
         "suite": print_.suite,
+        "short": print_.short,
         "state": print_.state,
+        "reason": str(REFUSED.get(print_.reason, print_.reason)),
         "valid_until": print_.valid_until,
-        "figures": plain[:6],
+        "timed": bool(timed),
+        "operators": sorted(rows, key=lambda row: (not row["checked"], row["name"])),
+        "scu": [(name, figures.significant(value)) for name, value in units if value],
+    }
+
+
+def operator(name: str, row: Mapping[str, Any], timed: str | None) -> dict[str, Any]:
+    """One operator: median and the slow tails of its speed, and how long an iteration takes."""
+    unit = UNITS.get(row["unit"], row["unit"])
+    waits = row.get("ms") or []
+    return {
+        "name": name,
+        "checked": timed is not None,
+        "value": f"{figures.significant(float(row['value']))} {unit}",
+        "tails": [figures.significant(float(row[p])) for p in ("p95", "p99")],
+        "ms": [figures.significant(float(each)) for each in waits] if any(float(each) for each in waits) else [],
+        "portal": f"{figures.significant(float(timed))} {unit}" if timed else "",
     }
 
 

@@ -41,7 +41,23 @@ def programs(runtime: Mapping[str, Any]) -> list[str]:
     return [f"{name} {str(listed[name]).split()[-1]}" for name in INTERESTING if listed.get(name)][:3]
 
 
-def live(row: LiveRow) -> dict[str, Any]:
+def scu_text(row: LiveRow, task_type: str) -> str:
+    """SCU of the whole node for a kind of work, and what one SCU-hour costs there; "" where it is not known."""
+    cards = row.card_count
+    whole = row.scu(task_type, cores_milli=row.cores_milli, cards=cards)
+    if not whole:
+        return ""
+    resource, units = ("card", cards) if cards else ("core", row.cores_milli / 1000)
+    models = [one.model for one in row.cards] if cards else [""]
+    prices = [found[1] for model in models if (found := row.price(resource, "fixed", model))]
+    text = _("SCU %(amount)s") % {"amount": figures.significant(whole)}
+    if not prices:
+        return text
+    each = figures.unit_price(round(min(prices) * units / whole), row.currency)
+    return _("%(scu)s · %(price)s per SCU-hour") % {"scu": text, "price": each}
+
+
+def live(row: LiveRow, task_type: str = "custom") -> dict[str, Any]:
     """A line of the market page."""
     return {
         "public_id": row.offer,
@@ -53,6 +69,7 @@ def live(row: LiveRow) -> dict[str, Any]:
         "tier": row.tier,
         "hardware": hardware(row),
         "memory": figures.mebibytes(row.memory_mib),
+        "scu": scu_text(row, task_type),
         "core_price": price_of(row, "core", "fixed") or figures.UNKNOWN,
         "core_spot": price_of(row, "core", "spot"),
         "card_price": price_of(row, "card", "fixed") or figures.UNKNOWN,

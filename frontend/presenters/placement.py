@@ -56,10 +56,83 @@ def quote(found: Any) -> dict[str, Any]:
         "sentence": sentence(found.reason.get("why", {}), found.currency, WHY),
         "helps": [help_text(one) for one in found.reason.get("helps", [])],
         "warnings": found.reason.get("warnings", []),
+        "foreseen": foreseen(found),
         "seen": seen(found.seen),
         "refused": refusals(found.refused),
         "note": front_note(len(points)) if points else "",
         "cap": figures.rounded_up(found.points[chosen["position"]]["high_micro"], found.currency) if chosen else None,
+    }
+
+
+EVIDENCE = {
+    "program": gettext_lazy("because of the program %(found)s"),
+    "flag": gettext_lazy("because of the option %(found)s"),
+    "word": gettext_lazy("because of the name %(found)s"),
+    "image": gettext_lazy("because of the image %(found)s"),
+    "history": gettext_lazy("as in earlier runs of this name"),
+    "none": gettext_lazy("nothing in the command tells more"),
+}
+CONFIDENCE = {
+    "high": gettext_lazy("they agree well"),
+    "medium": gettext_lazy("they agree roughly"),
+    "low": gettext_lazy("few, or far apart"),
+}
+
+
+def foreseen(found: Any) -> list[str]:
+    """What the platform guessed or filled in, a sentence each."""
+    said = (
+        kind_text(found.reason.get("task_type")),
+        run_time_text(found.reason.get("run_time")),
+        preset_text(found.spec.get("placement") or {}),
+    )
+    return [sentence for sentence in said if sentence]
+
+
+def kind_text(guess: Mapping[str, Any] | None) -> str:
+    """What kind of work the platform takes it for, and why; nothing where its author said so."""
+    if not guess:
+        return ""
+    why = str(EVIDENCE.get(guess["evidence"], "")) % {"found": f"“{guess['found']}”"}
+    return _("Taken for %(kind)s, %(why)s. Choose another kind of work if that is wrong.") % {
+        "kind": words.word("task_type", guess["kind"]).text,
+        "why": why,
+    }
+
+
+def run_time_text(told: Mapping[str, Any] | None) -> str:
+    """How long it will run by what ran before, and how sure that is."""
+    if not told:
+        return ""
+    if told["seconds"] is None:
+        return _("How long it runs is not known: nothing like it ran in this project. Counted with %(most)s.") % {
+            "most": figures.duration(told["assumed_s"])
+        }
+    return ngettext(
+        "Run time from %(n)s earlier run: %(low)s to %(high)s (%(sure)s).",
+        "Run time from %(n)s earlier runs: %(low)s to %(high)s (%(sure)s).",
+        told["runs"],
+    ) % {
+        "n": told["runs"],
+        "low": figures.duration(told["low_s"]),
+        "high": figures.duration(told["high_s"]),
+        "sure": CONFIDENCE.get(told["confidence"], ""),
+    }
+
+
+def preset_text(placement: Mapping[str, Any]) -> str:
+    """A preset, expanded: the fields that decide, as they stand."""
+    if not placement.get("preset"):
+        return ""
+    shown = [f"pick {placement.get('pick')}", "optimize " + " ".join(placement.get("optimize", ()))]
+    shown += [f"{name} {share}" for name, share in (placement.get("weights") or {}).items()]
+    if placement.get("max_latency_ms"):
+        shown.append(f"max_latency_ms {placement['max_latency_ms']}")
+    if placement.get("regions"):
+        shown.append("regions " + " ".join(placement["regions"]))
+    return _("Preset %(name)s: %(fields)s.") % {
+        "name": words.word("preset", placement["preset"]).text,
+        "fields": ", ".join(shown),
     }
 
 

@@ -386,6 +386,15 @@ TASK_TYPE = {
     "custom": Word(_("Something else")),
 }
 
+PRESET = {
+    "inference": Word(_("Answers near the people who ask")),
+    "training": Word(_("Training on strong, well connected machines")),
+    "night": Word(_("Night batch on idle capacity")),
+    "docking": Word(_("Thousands of small tasks on green power")),
+    "render": Word(_("Frames on cards")),
+    "resident": Word(_("Data that stays in its region")),
+}
+
 DISCONNECT = {
     "replace": Word(_("Start it elsewhere at once")),
     "wait": Word(_("Wait for the node to come back")),
@@ -453,6 +462,7 @@ KINDS: dict[str, dict[str, Word]] = {
     "objective": OBJECTIVE,
     "pick": PICK,
     "task_type": TASK_TYPE,
+    "preset": PRESET,
     "disconnect": DISCONNECT,
     "event": EVENT,
 }

@@ -51,6 +51,7 @@ def _offers(request: PageRequest) -> dict[str, Any]:
         filter_text=" ".join(clauses.values()) + (" kind=live" if everything else ""),
         order=(values.get("order") or "price_core_hour",),
         viewer=request.actor.home(),
+        task_type=values.get("kind") or "custom",
         no_default=everything,
         now=clock.now(),
     )
@@ -58,7 +59,7 @@ def _offers(request: PageRequest) -> dict[str, Any]:
     return {
         "tab": "offers",
         "form": form,
-        "offers": [present.live(row) for row in rows[:MOST]],
+        "offers": [present.live(row, values.get("kind") or "custom") for row in rows[:MOST]],
         "filtered": bool(clauses) or any(found.hidden.get(name) for name in ("verified", "bookable")),
         "relaxations": _relaxations(request, clauses, found),
     }

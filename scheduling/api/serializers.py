@@ -136,6 +136,13 @@ class QuoteOut(serializers.Serializer):
     alternatives = serializers.ListField(child=serializers.DictField())
     warnings = serializers.ListField(child=serializers.DictField())
     helps = serializers.ListField(child=serializers.DictField())
+    task_type = serializers.DictField(
+        allow_null=True, help_text="the guess: kind, evidence, found, sure; null when the spec names one"
+    )
+    run_time = serializers.DictField(
+        allow_null=True,
+        help_text="what past runs say: basis, confidence, runs, low_s, seconds, high_s; null with `work`",
+    )
     seen = serializers.DictField()
     tiers = serializers.ListField(child=serializers.DictField())
     refused = serializers.ListField(child=serializers.DictField())

@@ -35,6 +35,8 @@ def quote(row: Quote, *, state: str = "") -> Shown:
         "alternatives": row.reason.get("alternatives", []),
         "warnings": row.reason.get("warnings", []),
         "helps": row.reason.get("helps", []),
+        "task_type": row.reason.get("task_type"),
+        "run_time": row.reason.get("run_time"),
         "seen": row.seen,
         "tiers": row.refused,
         "refused": [

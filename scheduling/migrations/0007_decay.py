@@ -5,44 +5,48 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('scheduling', '0006_node_silence'),
+        ("scheduling", "0006_node_silence"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='nodestate',
-            name='decay_micro',
+            model_name="nodestate",
+            name="decay_micro",
             field=models.BigIntegerField(default=0),
         ),
         migrations.AddField(
-            model_name='nodestate',
-            name='hardware_decay',
+            model_name="nodestate",
+            name="hardware_decay",
             field=models.JSONField(default=dict),
         ),
         migrations.CreateModel(
-            name='DecayAttempt',
+            name="DecayAttempt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('scu_micro', models.BigIntegerField(null=True)),
-                ('error_micro', models.BigIntegerField(null=True)),
-                ('looked_at', models.DateTimeField()),
-                ('attempt', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='learned', to='scheduling.attempt')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("scu_micro", models.BigIntegerField(null=True)),
+                ("error_micro", models.BigIntegerField(null=True)),
+                ("looked_at", models.DateTimeField()),
+                (
+                    "attempt",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="learned", to="scheduling.attempt"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='DecaySum',
+            name="DecaySum",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=10)),
-                ('subject', models.CharField(max_length=400)),
-                ('part', models.CharField(blank=True, max_length=200)),
-                ('total_micro', models.BigIntegerField(default=0)),
-                ('count_micro', models.BigIntegerField(default=0)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=10)),
+                ("subject", models.CharField(max_length=400)),
+                ("part", models.CharField(blank=True, max_length=200)),
+                ("total_micro", models.BigIntegerField(default=0)),
+                ("count_micro", models.BigIntegerField(default=0)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('kind', 'subject', 'part'), name='decay_sum_once')],
+                "constraints": [models.UniqueConstraint(fields=("kind", "subject", "part"), name="decay_sum_once")],
             },
         ),
     ]

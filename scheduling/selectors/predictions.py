@@ -16,17 +16,22 @@ LOOKED_AT = 500
 
 @dataclass(frozen=True)
 class History:
-    """What succeeded in a project, newest first: (job name, command, run)."""
+    """What succeeded in a project, newest first: (job name, command, task type, run)."""
 
-    runs: Sequence[tuple[str, str, Run]] = ()
+    runs: Sequence[tuple[str, str, str, Run]] = ()
 
     def run_time(self, spec: TaskSpec, *, name: str) -> Prediction:
         """What past runs say: those of this name, else those of this command."""
-        named = [run for known, _, run in self.runs if known == name]
+        named = [_as(spec, kind, run) for known, _, kind, run in self.runs if known == name]
         if named:
             return predict(named, basis=Basis.NAME, max_duration_s=spec.max_duration_s)
-        alike = [run for _, command, run in self.runs if command == spec.run]
+        alike = [_as(spec, kind, run) for _, command, kind, run in self.runs if command == spec.run]
         return predict(alike, basis=Basis.COMMAND, max_duration_s=spec.max_duration_s)
+
+
+def _as(spec: TaskSpec, kind: str, run: Run) -> Run:
+    """SCU is told per task type: of a run of another type only its seconds say something."""
+    return run if kind == spec.task_type else Run(run.seconds)
 
 
 def history(*, organisation_id: int, project_id: int) -> History:
@@ -38,11 +43,18 @@ def history(*, organisation_id: int, project_id: int) -> History:
         started_at__isnull=False,
         ended_at__isnull=False,
     ).order_by("-id")
-    fields = ("task__job__name", "task__spec__run", "started_at", "ended_at", "learned__scu_micro")
+    fields = (
+        "task__job__name",
+        "task__spec__run",
+        "task__spec__task_type",
+        "started_at",
+        "ended_at",
+        "learned__scu_micro",
+    )
     return History(
         [
-            (name, run, Run(max(1.0, (end - start).total_seconds()), scu / 1_000_000 if scu else None))
-            for name, run, start, end, scu in rows.values_list(*fields)[:LOOKED_AT]
+            (name, run, str(kind), Run(max(1.0, (end - start).total_seconds()), scu / 1_000_000 if scu else None))
+            for name, run, kind, start, end, scu in rows.values_list(*fields)[:LOOKED_AT]
         ]
     )
 

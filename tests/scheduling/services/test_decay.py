@@ -78,7 +78,9 @@ def test_a_quote_says_what_kind_of_work_it_is_and_how_long_it_will_take(ada, two
     assert before["task_type"] == {"kind": "training", "evidence": "word", "found": "train", "sure": False}
     assert (before["run_time"]["confidence"], before["run_time"]["assumed_s"]) == ("unknown", 86_400)
     for _ in range(5):
-        a_running(ada, two[0], name="study", run="python train.py", resources=SHAPE).finish(THEN + HOUR)
+        a_running(ada, two[0], name="study", run="python train.py", task_type="training", resources=SHAPE).finish(
+            THEN + HOUR
+        )
     decay.learn(now=THEN + 2 * HOUR)
     after = asked()
     assert (after.reason["run_time"]["confidence"], after.reason["run_time"]["seconds"]) == ("high", 3_600)
