@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from marketplace.models import Node
 from marketplace.services import nodes
 from scheduling.domain import reliability as rules
-from scheduling.domain.reasons import Fault
+from scheduling.domain.reasons import N_, Fault
 from scheduling.domain.reliability import Ending
 from scheduling.models import Attempt
 
+DOUBT = N_("Three attempts in a row or more ended by the node's own fault.")
 LOOKED_AT_EVERY = timedelta(minutes=5)
 """Nodes on which something ended within this time get a new figure; more than the period of the task that asks."""
 
@@ -34,6 +35,5 @@ def score(*, now: datetime) -> int:
 
 def _doubt(node: Node, endings: list[Ending], now: datetime) -> None:
     fresh = [one for one in endings if node.doubted_at is None or one.at > node.doubted_at]
-    row = rules.doubtful(fresh, now)
-    if row:
-        nodes.doubt(node=node, reason=f"{row} attempts in a row ended by the node's own fault", now=now)
+    if rules.doubtful(fresh, now):
+        nodes.doubt(node=node, reason=DOUBT, now=now)

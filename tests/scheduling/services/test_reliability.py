@@ -37,4 +37,4 @@ def test_three_of_its_own_faults_in_a_row_put_a_node_in_doubt(ada: Person, sol: 
     node.refresh_from_db()
     assert node.doubted_at == THEN + 6 * S
     assert node.state == "probing"
-    assert node.doubt == "3 attempts in a row ended by the node's own fault"
+    assert node.doubt == reliability.DOUBT
