@@ -4,7 +4,7 @@
 |---|---|---|
 | inference | answers near the people who ask | fastest, at most 100 ms from `latency_to`, lease class fast |
 | training | long runs on strong, well connected machines | time 0.4, cost 0.4, transfer 0.2 |
-| night | batch on idle capacity | cheapest, interruptible price, a slack of twelve hours |
+| night | batch on idle capacity | cost 0.7, green 0.3, interruptible price, a slack of twelve hours |
 | docking | thousands of small independent tasks | greenest, interruptible price, errors tried again |
 | render | frames on cards | cost 0.6, time 0.4 |
 | resident | data that may not leave its region | only the regions of its inputs (or `regions`) |
@@ -46,7 +46,12 @@ FILLS: Final[Mapping[Preset, Mapping[str, Any]]] = {
     },
     Preset.NIGHT: {
         "resources": {"use_spot": True},
-        "placement": {"optimize": ["cost", "green"], "pick": "cheapest", SLACK: "12h"},
+        "placement": {
+            "optimize": ["cost", "green"],
+            "pick": "weights",
+            "weights": {"cost": "0.7", "green": "0.3"},
+            SLACK: "12h",
+        },
     },
     Preset.DOCKING: {
         "task_type": "simulation",
@@ -62,8 +67,8 @@ FILLS: Final[Mapping[Preset, Mapping[str, Any]]] = {
 }
 """Preset → fields of a spec, as somebody would write them."""
 
-PICKS: Final = ("pick", "weights")
-"""They belong together: who names one of them has said how to choose."""
+PICKS: Final = ("pick", "weights", SLACK)
+"""They belong together: who names one of the first two has said how to choose, and whether waiting for green hours can help."""
 
 
 def expand(fields: Mapping[str, Any], *, carried_out: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def expand(fields: Mapping[str, Any], *, carried_out: Mapping[str, tuple[str, ..
 
 
 def _filled(given: Mapping[str, Any], fill: Mapping[str, Any], carried_out: tuple[str, ...]) -> dict[str, Any]:
-    chosen = any(given.get(key) is not None for key in PICKS)
+    chosen = any(given.get(key) is not None for key in PICKS[:2])
     more = {
         key: value
         for key, value in fill.items()

@@ -36,7 +36,9 @@ def test_training_weighs_time_cost_and_transfer():
 
 def test_night_batch_takes_what_is_idle():
     task = preset("night")
-    assert (task.resources.use_spot, task.placement.pick) == (True, "cheapest")
+    assert (task.resources.use_spot, task.placement.slack_s) == (True, 12 * 3_600)
+    assert policy_of(task).weights == {"cost": 0.7, "green": 0.3}
+    assert preset("night", placement={"pick": "cheapest"}).placement.slack_s == 0, "no green hours to wait for"
     assert task.task_type == TaskType.CUSTOM, "any kind of work"
 
 
@@ -93,6 +95,6 @@ def test_an_unknown_preset_is_named_and_wrong_shapes_are_left_to_the_reader():
 
 def test_fields_that_are_not_carried_out_yet_are_left_out():
     made = expand({"placement": {"preset": "night"}}, carried_out={"placement": ("pick",), "resources": ()})
-    assert made["placement"] == {"preset": "night", "pick": "cheapest"}
+    assert made["placement"] == {"preset": "night", "pick": "weights"}
     assert made["resources"] == {}
     assert set(FILLS) == set(Preset)
