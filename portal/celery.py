@@ -47,6 +47,7 @@ TIMETABLE: dict[str, tuple[str, float]] = {
     "scheduling.refresh": ("cycle", 5 * SECOND),
     "scheduling.reconcile": ("cycle", 30 * SECOND),
     "scheduling.presence": ("cycle", 15 * SECOND),
+    "scheduling.learn": ("relay", 30 * SECOND),
     "scheduling.expire": ("relay", 1 * MINUTE),
     "scheduling.funds": ("relay", 15 * SECOND),
     "marketplace.expire": ("relay", 1 * MINUTE),

@@ -38,6 +38,10 @@ def believe() -> None:
 def reconcile() -> None:
     capacity.reconcile(now=clock.now())
     recovery.forget_exclusions(now=clock.now())
+
+
+@shared_task(name="scheduling.learn")
+def learn() -> None:
     reliability.score(now=clock.now())
     decay.learn(now=clock.now())
 
