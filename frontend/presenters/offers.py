@@ -53,7 +53,7 @@ def scu_text(row: LiveRow, task_type: str) -> str:
     text = _("SCU %(amount)s") % {"amount": figures.significant(whole)}
     if not prices:
         return text
-    each = figures.unit_price(round(min(prices) * units / whole), row.currency)
+    each = figures.estimate(round(min(prices) * units / whole), row.currency)
     return _("%(scu)s · %(price)s per SCU-hour") % {"scu": text, "price": each}
 
 
