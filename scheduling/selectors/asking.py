@@ -17,7 +17,7 @@ from scheduling.domain.placement import in_order
 from scheduling.domain.request import Policy, Request, of_task, policy_of
 from scheduling.domain.spec_values import duration_s
 from scheduling.models import Task
-from scheduling.selectors import predictions
+from scheduling.selectors import jobs, predictions
 
 PAST_DUE = "past_due"
 
@@ -75,6 +75,7 @@ class Asked:
 
     def __init__(self) -> None:
         self._past_due: dict[int, bool] = {}
+        self._longer: dict[tuple[int, str, str], float] = {}
         self._history: dict[tuple[int, int], predictions.History] = {}
 
     def renew(self) -> None:
@@ -106,8 +107,12 @@ class Asked:
         else what past runs in its project tell (work where their SCU is known, and seconds for places without).
         """
         if spec.work_micro is not None:
-            work = predictions.work_micro(spec, organisation_id=organisation_id, name=name)
-            return replace(request, work_micro=work)
+            named = organisation_id, name, spec.task_type
+            if named not in self._longer:
+                self._longer[named] = predictions.longer(
+                    organisation_id=organisation_id, name=name, task_type=spec.task_type
+                )
+            return replace(request, work_micro=max(1, round(spec.work_micro * self._longer[named])))
         mine = organisation_id, project_id
         if mine not in self._history:
             self._history[mine] = predictions.history(organisation_id=organisation_id, project_id=project_id)

@@ -66,9 +66,6 @@ def past_kinds(*, organisation_id: int, name: str) -> Sequence[str]:
     return [kind for kind in kinds if kind != TaskType.CUSTOM]
 
 
-def work_micro(spec: TaskSpec, *, organisation_id: int, name: str) -> int | None:
-    """The work a spec names, as earlier runs of this name showed it; None if it names none."""
-    if spec.work_micro is None:
-        return None
-    names = decay.of_name(organisation_id=organisation_id, name=name, task_type=spec.task_type)
-    return max(1, round(corrected(spec.work_micro / 1_000_000, names) * 1_000_000))
+def longer(*, organisation_id: int, name: str, task_type: str) -> float:
+    """By which factor a job of this name needs more than the work that its spec names, as its earlier runs showed."""
+    return corrected(1.0, decay.of_name(organisation_id=organisation_id, name=name, task_type=task_type))

@@ -6,7 +6,7 @@ import pytest
 
 from marketplace.models import Node
 from marketplace.selectors import offers
-from scheduling.domain.demand import Resources, TaskSpec
+from scheduling.domain.demand import Resources
 from scheduling.models import DecayAttempt, NodeState
 from scheduling.selectors import predictions, snapshot
 from scheduling.services import decay, quotes
@@ -60,10 +60,8 @@ def test_a_name_that_asks_for_too_little_is_corrected_instead(ada, two):
             work(ada, node, hours=3, scu_h=full, name="modest")
     decay.learn(now=THEN + 4 * HOUR)
     assert {state.decay_micro for state in NodeState.objects.all()} == {0}
-    spec = a_running(ada, two[0], name="modest", resources=SHAPE, work_micro=round(full * MICRO)).attempt.task.spec
-
-    found = predictions.work_micro(TaskSpec.from_form(spec), organisation_id=ada.organisation.id, name="modest")
-    assert found == pytest.approx(3 * full * MICRO, rel=0.01)
+    found = predictions.longer(organisation_id=ada.organisation.id, name="modest", task_type="custom")
+    assert found == pytest.approx(3, rel=0.01)
 
 
 def test_a_quote_says_what_kind_of_work_it_is_and_how_long_it_will_take(ada, two):
