@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import clocks, probe, selftest
+from . import clocks, probe, probes, selftest
 from . import protocol as wire
 from .config import VERSION, Config, Identity, default_state, load_identity, save_identity
 from .devices.found import Devices
@@ -62,6 +62,21 @@ def _cores(text: str) -> int:
     return milli
 
 
+def _listen(text: str) -> str:
+    try:
+        if text:
+            probes.address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.:_-]{0,255}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address")
+    return text
+
+
 def _duration_ms(text: str) -> int:
     found = re.fullmatch(r"(\d{1,6})([smhd])", text)
     if not found:
@@ -94,11 +109,14 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--short-suite", action="store_true", help="benchmark for 3 s instead of a minute")
         command.add_argument(
             "--probe-listen",
+            type=_listen,
             default="",
             metavar="HOST:PORT",
             help="answer link probes of other regions here (UDP and TCP)",
         )
-        command.add_argument("--probe-address", default="", metavar="HOST", help="where other regions reach it")
+        command.add_argument(
+            "--probe-address", type=_host, default="", metavar="ADDRESS", help="where other regions reach it"
+        )
     for command in (enroll, up, down, status, test):
         command.add_argument(
             "--state-dir", type=Path, default=None, help=f"where it keeps its things ({default_state()})"

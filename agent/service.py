@@ -27,6 +27,10 @@ def unit(python: Path, module: str, config: Config) -> str:
         arguments += ["--cores", f"{config.cores_milli // 1000}.{config.cores_milli % 1000:03d}"]
     if config.short_suite:
         arguments.append("--short-suite")
+    if config.probe_listen:
+        arguments += ["--probe-listen", config.probe_listen]
+    if config.probe_address:
+        arguments += ["--probe-address", config.probe_address]
     return f"""[Unit]
 Description=Idlewild agent
 After=network-online.target

@@ -7,6 +7,7 @@ waits in the channel layer. Only a wake-up (or the end of the hold) makes it loo
 
 import asyncio
 import base64
+import ipaddress
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -108,7 +109,11 @@ def links(request: HttpRequest) -> HttpResponse:
     node, message = spoken(request, wire.LinkReport)
     beacon = None
     if message.beacon_port is not None:
-        beacon = (message.beacon_host or throttling.address(request), message.beacon_port, message.beacon_key)
+        seen = throttling.address(request)
+        host = message.beacon_host or seen
+        if host != seen and not _may_be_named(host):
+            raise malformed("beacon_host", _("must be the node's own address, or a public one"))
+        beacon = (host, message.beacon_port, message.beacon_key)
     plan = routes.report(
         node=node,
         sequence=message.sequence,
@@ -118,6 +123,16 @@ def links(request: HttpRequest) -> HttpResponse:
     )
     targets = tuple(wire.LinkTarget(one.region, one.host, one.port, one.key) for one in plan.targets)
     return answer(wire.LinkPlan(targets, plan.period_ms))
+
+
+def _may_be_named(host: str) -> bool:
+    """May other nodes be sent there? A name or a private address could stand for somebody else's inner machine."""
+    if settings.IDLEWILD_ALLOW_UNSAFE_NODES:  # a market on one machine or in one house
+        return True
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return False
 
 
 @csrf_exempt

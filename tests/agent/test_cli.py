@@ -154,3 +154,9 @@ def test_the_service_keeps_jobs_over_a_restart(tmp_path: Path) -> None:
     assert "--cores 2.500" in text
     assert "KillMode=process" in text
     assert "Delegate=yes" in text
+
+
+def test_an_address_for_probes_that_makes_no_sense_is_refused_at_once(tmp_path: Path) -> None:
+    done = agent("up", "--probe-listen", "somewhere", state=tmp_path)
+    assert done.returncode == 2
+    assert "write HOST:PORT, for example 203.0.113.7:7070" in done.stderr

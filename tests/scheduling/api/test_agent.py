@@ -532,12 +532,12 @@ def _connections() -> int:
 def test_a_report_of_links_is_answered_with_what_to_probe(node: Node, sol: Person) -> None:
     key = "ab" * 16
     other = Machine(a_node(sol, region="west", name="west"))
-    told = {"sequence": 1, "links": [], "beacon_host": "203.0.113.9", "beacon_port": 7070, "beacon_key": key}
+    told = {"sequence": 1, "links": [], "beacon_host": "8.8.4.4", "beacon_port": 7070, "beacon_key": key}
     assert other.post(wire.LINKS, told).status_code == 200
     mine = Machine(node)
     answer = mine.post(wire.LINKS, {"sequence": 1, "links": [{"region": "west", "rtt_us": 30_000}]})
     plan = wire.LinkPlan.from_wire(answer.json())
-    assert plan.targets == (wire.LinkTarget("west", "203.0.113.9", 7070, key),)
+    assert plan.targets == (wire.LinkTarget("west", "8.8.4.4", 7070, key),)
     assert plan.period_ms == 5_000
 
 
@@ -554,3 +554,14 @@ def test_a_report_of_links_that_breaks_the_wire_names_the_field(node: Node, body
     answer = Machine(node).post(wire.LINKS, body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == path
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "169.254.169.254", "inner.example.org", "::1"])
+def test_nobody_is_sent_to_an_inner_address(node: Node, host: str, settings: Any) -> None:
+    settings.IDLEWILD_ALLOW_UNSAFE_NODES = False
+    told = {"sequence": 1, "beacon_host": host, "beacon_port": 7070, "beacon_key": "ab" * 16}
+    answer = Machine(node).post(wire.LINKS, told)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == "beacon_host"
+    settings.IDLEWILD_ALLOW_UNSAFE_NODES = True
+    assert Machine(node).post(wire.LINKS, {**told, "sequence": 2}).status_code == 200
