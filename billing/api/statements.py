@@ -12,10 +12,10 @@ from rest_framework.views import APIView
 
 from billing.domain.allocation import Method, Source
 from billing.domain.fapiao import FapiaoKind, FapiaoState
+from billing.selectors import credit_notes, invoices, splits
 from billing.selectors import fapiao as requests
-from billing.selectors import invoices, splits
 from billing.selectors import statements as selectors
-from billing.services import allocations, documents, fapiao, statements
+from billing.services import allocations, documents, fapiao, receipts, statements
 from portal import clock
 from portal.accounts.permissions import Needs, OperatorOnly
 from portal.api.idempotency import idempotent
@@ -146,6 +146,36 @@ class EndedRule(APIView):
         month = parsed(EndIn, request)["month"]
         ended = allocations.end_rule(rule=rule, month=month, by=request.actor.id, now=clock.now())
         return Response(RuleOut(ended).data)
+
+
+class Receipt(APIView):
+    """What was paid on an invoice, as PDF; 404 while nothing was."""
+
+    permission_classes = [Needs("money.read")]
+
+    @extend_schema(
+        responses={(200, "application/pdf"): OpenApiResponse(OpenApiTypes.BINARY)}, operation_id="invoices_receipt"
+    )
+    def get(self, request: Any, invoice: str) -> HttpResponse:
+        row = invoices.one(organisation_id=request.actor.home().id, public_id=invoice)
+        data = receipts.receipt(row, language=_language(request.query_params.get("lang", "")))
+        name = f'attachment; filename="{row.number}-receipt.pdf"'
+        return HttpResponse(data, content_type="application/pdf", headers={"Content-Disposition": name})
+
+
+class CreditNotePdf(APIView):
+    """A credit note as PDF."""
+
+    permission_classes = [Needs("money.read")]
+
+    @extend_schema(
+        responses={(200, "application/pdf"): OpenApiResponse(OpenApiTypes.BINARY)}, operation_id="credit_notes_pdf"
+    )
+    def get(self, request: Any, public_id: str) -> HttpResponse:
+        row = credit_notes.one(organisation_id=request.actor.home().id, public_id=public_id)
+        data = receipts.credit_note(row, language=_language(request.query_params.get("lang", "")))
+        name = f'attachment; filename="{row.number}.pdf"'
+        return HttpResponse(data, content_type="application/pdf", headers={"Content-Disposition": name})
 
 
 class InvoiceFapiao(APIView):

@@ -15,6 +15,8 @@ urlpatterns = [
     path("invoices/<str:invoice>", tenant.Invoice.as_view()),
     path("invoices/<str:invoice>/lines/<int:position>/records", tenant.LineRecords.as_view()),
     path("invoices/<str:invoice>/verification", tenant.Verification.as_view()),
+    path("invoices/<str:invoice>/receipt.pdf", statements.Receipt.as_view()),
+    path("credit-notes/<str:public_id>.pdf", statements.CreditNotePdf.as_view()),
     path("invoices/<str:invoice>/fapiao", statements.InvoiceFapiao.as_view()),
     re_path(
         r"^statements/(?P<month>\d{4}-\d\d)/(?P<kind>monthly|split)\.(?P<format_>csv|xlsx)$",

@@ -125,6 +125,15 @@ STATEMENT: Mapping[str, tuple[str, str]] = {
     "share": ("Share", "占比"),
     "rule": ("Rule", "分摊规则"),
     "shared": ("shared costs", "公共成本分摊"),
+    "receipt": ("Receipt", "收据"),
+    "credit_note": ("Credit note", "贷项通知单"),
+    "tenant_of": ("For", "租户"),
+    "paid_how": ("By", "方式"),
+    "paid_by_payment": ("payment", "付款"),
+    "paid_by_wallet": ("wallet", "钱包"),
+    "paid_by_credit": ("credit balance", "余额抵扣"),
+    "why": ("Reason", "原因"),
+    "off_open": ("No longer to be paid", "冲减未付"),
     "no_department": ("without department", "未分部门"),
 }
 """Words of statements, which are made when they are asked for: key → (English, Chinese)."""

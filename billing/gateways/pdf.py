@@ -36,8 +36,15 @@ def render(document: Mapping[str, Any], words: Mapping[str, str], *, template: i
 
     An archive document may not hold what its font cannot draw (an emoji in a name, a rare character): each such text prints as □.
     """
-    source = (TEMPLATES / f"invoice-{template}.typ").read_bytes()
-    data: Any = {"doc": document, "w": words}
+    return _drawn((TEMPLATES / f"invoice-{template}.typ").read_bytes(), {"doc": document, "w": words})
+
+
+def render_sheet(document: Mapping[str, Any]) -> bytes:
+    """The PDF (PDF/A-3b) of a short document: title, number, date, issuer, pairs, header, rows, sums; all of it text."""
+    return _drawn((TEMPLATES / "sheet-1.typ").read_bytes(), {"doc": document})
+
+
+def _drawn(source: bytes, data: Any) -> bytes:
     for _ in range(MOST_UNKNOWN):
         try:
             return _compile(source, data)

@@ -109,10 +109,15 @@ def formats_of(invoice: Any) -> list[dict[str, str]]:
     named = {"pdf": "PDF", "xlsx": "XLSX", "csv": "CSV", "focus": "FOCUS 1.2", "json": "JSON"}
     if invoice.currency == documents.E_INVOICE_CURRENCY:
         named["xml"] = "EN 16931 XML"
-    return [
+    files = [
         {"name": name, "href": reverse("console:invoice_document", args=[invoice.public_id, kind])}
         for kind, name in named.items()
     ]
+    if invoice.paid_minor:
+        language = get_language() or "en"
+        lang = "zh" if language.startswith("zh") else "en"
+        files.append({"name": _("Receipt"), "href": f"/api/v1/invoices/{invoice.public_id}/receipt.pdf?lang={lang}"})
+    return files
 
 
 @page("money.read")

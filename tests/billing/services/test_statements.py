@@ -6,11 +6,12 @@ from datetime import timedelta
 from decimal import Decimal
 
 import openpyxl
+import pypdf
 import pytest
 
 from billing.selectors import fapiao as requests
 from billing.selectors import splits
-from billing.services import allocations, fapiao, invoices, statements, usage
+from billing.services import allocations, credit_notes, fapiao, invoices, receipts, statements, usage
 from portal.kit.errors import Conflict, InvalidInput, InvalidTransition, NotFound
 from portal.kit.money import Money
 from tests.billing.books import AFTER_OCTOBER, OCTOBER, a_fact, a_tenant, october
@@ -236,6 +237,45 @@ def test_a_fapiao_that_cannot_be_is_refused(tenant):
         ask(october(nothing))
 
 
+# --- receipts and credit notes as PDF --------------------------------------------------------------------------------
+
+
+def pdf_text(data):
+    return " ".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages)
+
+
+def test_a_receipt_lists_what_was_paid_and_what_is_open(tenant):
+    invoice = used(tenant)
+    with pytest.raises(NotFound, match="nothing was paid"):
+        receipts.receipt(invoice, language="en")
+    for reference, minor in (("b1", 300), ("b2", 200)):
+        invoice = invoices.record_payment(
+            invoice=invoice, amount=Money(minor, "CNY"), reference=reference, by="usr_1", now=AFTER_OCTOBER
+        )
+    data = receipts.receipt(invoice, language="zh-hans")
+    text = pdf_text(data)
+    for said in (
+        "收据",
+        invoice.number,
+        "3.00 CNY",
+        "2.00 CNY",
+        Money(invoice.total_minor - 500, "CNY").text(),
+        "付款",
+    ):
+        assert said in text, said
+    assert receipts.receipt(invoice, language="zh-hans") == data
+
+
+def test_a_credit_note_is_a_pdf_of_its_frozen_content(tenant):
+    invoice = used(tenant)
+    note = credit_notes.issue(
+        invoice=invoice, total=Money(106, "CNY"), reason="node was slow #panic()", reference="r1", by="usr_1", now=AFTER_OCTOBER
+    )  # fmt: skip
+    text = pdf_text(receipts.credit_note(note, language="en"))
+    for said in ("Credit note", note.number, invoice.number, "-1.06 CNY", "node was slow #panic()"):
+        assert said in text, said
+
+
 # --- REST --------------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +312,16 @@ def test_statements_rules_and_fapiao_by_api(ada, cleo, staff):
         ]
         == "2027-01"
     )
+    receipt = f"/api/v1/invoices/{invoice.public_id}/receipt.pdf"
+    assert web.get(receipt).status_code == 404
+    invoices.record_payment(invoice=invoice, amount=Money(100, "CNY"), reference="b1", by="usr_1", now=AFTER_OCTOBER)
+    assert web.get(receipt).content.startswith(b"%PDF")
+    note = credit_notes.issue(
+        invoice=invoice, total=Money(106, "CNY"), reason="slow", reference="r1", by="usr_1", now=AFTER_OCTOBER
+    )
+    assert web.get(f"/api/v1/credit-notes/{note.public_id}.pdf?lang=zh").content.startswith(b"%PDF")
+    assert cleo.web().get(f"/api/v1/credit-notes/{note.public_id}.pdf").status_code == 404
+    assert cleo.web().get(receipt).status_code == 404
     address = f"/api/v1/invoices/{invoice.public_id}/fapiao"
     asked = web.post(address, {"buyer_name": "x", "buyer_code": USCC}, format="json")
     assert asked.status_code == 201, asked.content
