@@ -8,7 +8,6 @@ rows, and reads from outside when each placement is there. Nothing is left runni
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -65,8 +64,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     folder.chmod(0o711)  # as root, the database's account passes through
     (folder / "state").mkdir()
     try:
-        if find_spec("numba"):  # as at a deployment: workers load what is compiled
-            called(["manage.py", "warm"], {**os.environ, "IDLEWILD_STATE_DIR": str(folder / "state")})
+        if find_spec("numba"):  # as at a deployment: compiled once, loaded by the workers that start afterwards
+            with product(folder / "state", folder / "warm.log") as environment:
+                called(["manage.py", "warm"], environment)
         with product(folder / "state", folder / "up.log", {"IDLEWILD_LEASE_CLASSES": LONG}) as environment:
             python(["benchmarks.throughput.market", "nodes", str(options.nodes), str(SEED)], environment)
             loaded(WARM, 0, environment)  # every worker has read the market whole

@@ -105,6 +105,7 @@ class Row:
     kept: bool = False  # what is free of it waits for another task
     lease_classes: tuple[str, ...] = CLASSES
     refuses_past_due: bool = False
+    reliability_ppm: int | None = None  # None: too few attempts ended there to say
     isolation: str = "full"
 
     def form(self) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class Placement:
     pick: str = Pick.KNEE
     weights_micro: Mapping[str, int] = field(default_factory=dict)
     min_green_ppm: int = 0
+    min_reliability_ppm: int = 0
     max_latency_us: int | None = None
     latency_to: str = ""
     regions: tuple[str, ...] = ()
@@ -316,6 +317,8 @@ def _placement(wish: Placement) -> dict[str, Any]:
     if wish.weights_micro:
         shown["weights"] = {name: values.micro_short(micro) for name, micro in wish.weights_micro.items()}
     shown["min_green"] = values.micro_short(wish.min_green_ppm)
+    if wish.min_reliability_ppm:
+        shown["min_reliability"] = values.micro_short(wish.min_reliability_ppm)
     if wish.max_latency_us is not None:
         shown["max_latency_ms"] = values.micro_short(wish.max_latency_us * 1_000)
         shown["latency_to"] = wish.latency_to

@@ -69,6 +69,8 @@ def _relaxations(request: Request) -> Iterator[tuple[str, Request, Tighten]]:
     yield from _of_size(request)
     yield from _of_place(request)
     yield from _of_time(request)
+    if request.min_reliability_ppm:
+        yield "placement.min_reliability", replace(request, min_reliability_ppm=0), _most_reliable(request)
     if request.min_green_ppm:
         yield "placement.min_green", replace(request, min_green_ppm=0), _greenest(request)
     if request.verified:
@@ -216,6 +218,14 @@ def _greenest(request: Request) -> Tighten:
     def tighten(table: Table, regions: Regions, rows: Ints) -> tuple[Request, str]:
         most = max(0, int(filters.known_green(table, rows).max())) * PPM_PER_GREEN
         return replace(request, min_green_ppm=most), micro_short(most)
+
+    return tighten
+
+
+def _most_reliable(request: Request) -> Tighten:
+    def tighten(table: Table, regions: Regions, rows: Ints) -> tuple[Request, str]:
+        most = max((table.rows[int(row)].reliability_ppm or 0 for row in rows), default=0)
+        return replace(request, min_reliability_ppm=most), micro_short(most)
 
     return tighten
 

@@ -255,6 +255,21 @@ def _node_checks(request: Request, table: Table, regions: Regions, part: Part) -
         yield Check(
             W.GREEN_UNDER_MIN, green < least, lambda: micro_short(request.min_green_ppm), green, False, "", _share
         )
+    if request.min_reliability_ppm:
+        proven = np.array(
+            [ABSENT if row.reliability_ppm is None else row.reliability_ppm for row in _rows(table, part)],
+            dtype=np.int64,
+        )
+        least_proven = request.min_reliability_ppm
+        yield Check(
+            W.RELIABILITY_UNDER_MIN,
+            proven < least_proven,
+            lambda: micro_short(least_proven),
+            proven,
+            False,
+            "",
+            _ppm,
+        )
     if request.verified:
         yield Check(W.UNVERIFIED, ~table.flagged(part, VERIFIED))
     yield from _time(request, table, regions, part)
@@ -514,6 +529,10 @@ def _gib(value: Any) -> str:
 
 def _ms(value: Any) -> str:
     return micro_short(int(value) * 1_000)
+
+
+def _ppm(value: Any) -> str:
+    return micro_short(int(value))
 
 
 def _share(value: Any) -> str:

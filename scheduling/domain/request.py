@@ -54,6 +54,7 @@ class Request:
     avoid: tuple[str, ...] = ()
     verified: bool = True
     min_green_ppm: int = 0
+    min_reliability_ppm: int = 0
     max_latency_us: int | None = None
     latency_to: str = ""
     max_price_micro: int | None = None
@@ -104,6 +105,7 @@ def of_task(task: TaskSpec, *, currency: str, now: int, **more: Any) -> Request:
         avoid=wish.avoid,
         verified=wish.verified,
         min_green_ppm=wish.min_green_ppm,
+        min_reliability_ppm=wish.min_reliability_ppm,
         max_latency_us=wish.max_latency_us,
         latency_to=wish.latency_to,
         lease_class=task.lease_class,

@@ -777,6 +777,9 @@ class _Reader:
             pick=pick,
             weights_micro=self.weights(fields.get("weights"), pick),
             min_green_ppm=self.read("placement.min_green", fields.get("min_green"), 0, spec_values.share_ppm),
+            min_reliability_ppm=self.read(
+                "placement.min_reliability", fields.get("min_reliability"), 0, spec_values.share_ppm
+            ),
             max_latency_us=None if latency is None else max(1, latency // 1_000),
             latency_to=self.region("placement.latency_to", fields.get("latency_to")),
             regions=regions,

@@ -111,6 +111,7 @@ def _row(
         kept=bool(state.kept_for),
         lease_classes=live.lease_classes,
         refuses_past_due=live.refuse_past_due,
+        reliability_ppm=live.reliability_ppm,
         isolation=live.isolation,
     )
 

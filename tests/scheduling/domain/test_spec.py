@@ -214,6 +214,8 @@ BAD: list[tuple[str, str, str, str]] = [
     ("placement: {pick: weights, weights: {cost: -1, time: 1}}", "out_of_range", "placement.weights.cost", ""),
     ("placement: {pick: weights, weights: {price: 1}}", "unknown_field", "placement.weights.price", ""),
     ("placement: {weights: {cost: 1}}", "exclusive_fields", "placement.weights", ""),
+    ("placement: {min_reliability: 99}", "out_of_range", "placement.min_reliability", "did you mean 0.99?"),
+    ("num_nodes: 17", "out_of_range", "num_nodes", ""),
     ("placement: {min_green: 60}", "out_of_range", "placement.min_green", "did you mean 0.6?"),
     ("placement: {min_green: 0.1234567}", "bad_quantity", "placement.min_green", ""),
     ("placement: {optimize: [beauty]}", "bad_value", "placement.optimize.0", ""),

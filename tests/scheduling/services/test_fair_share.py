@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connections
 
 from portal.accounts.services import organisations
@@ -44,6 +45,12 @@ def test_weights_share_what_is_scarce(ada: Person, cleo: Person, sol: Person, st
     held = [lease.attempt.task.job.organisation_id for lease in Lease.objects.filter(node=node)]
     assert held.count(ada.organisation.id) == 6
     assert held.count(cleo.organisation.id) == 2
+    call_command("share_weight", ada.organisation.public_id, "0.5")
+    ada.organisation.refresh_from_db()
+    assert ada.organisation.share_weight_milli == 500
+    for wrong in (("nobody", "1"), (ada.organisation.slug, "much"), (ada.organisation.slug, "1001")):
+        with pytest.raises(CommandError):
+            call_command("share_weight", *wrong)
     with pytest.raises(InvalidInput):
         organisations.set_share_weight(organisation=ada.organisation, milli=0, by=staff.id, now=NOW)
 
