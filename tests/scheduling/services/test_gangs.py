@@ -1,9 +1,13 @@
 """A gang starts whole, in one zone, behind a barrier; one member's death replaces it whole."""
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.test import Client
 
+from agent import protocol as wire
 from portal.kit.errors import InvalidInput, Unavailable
 from portal.outbox.services import relay
 from scheduling.domain.attempt import Phase
@@ -74,6 +78,34 @@ def test_nothing_starts_before_all_have_arrived_and_each_knows_the_others(ada: P
     assert job.tasks.get().state == "done"
     job.refresh_from_db()
     assert job.state == "done"
+
+
+def test_the_door_tells_the_first_to_ask_again_and_the_last_who_the_others_are(ada: Person, sol: Person) -> None:
+    for number in range(2):
+        a_node(sol, name=f"n{number}", cores=2)
+    heard()
+    job = submit(ada, num_nodes=2, resources={"cpus": 2}, outputs=[{"name": "model", "path": "/job/m"}])
+    cycle.run(now=NOW)
+    first, second = of(job.tasks.get().id, 1)
+
+    def ask(work: Work, address: str) -> Any:
+        headers = {
+            wire.HEADER_WIRE: "1",
+            "Authorization": wire.authorization(work.node.public_id, "node-secret-of-the-tests"),
+        }
+        body = {"boot_id": "boot-1", "incarnation": 1, "fence": 1}
+        return Client(REMOTE_ADDR=address).post(
+            wire.accept_path(work.name), json.dumps(body), content_type="application/json", headers=headers
+        )
+
+    early = ask(first, "10.0.0.1")
+    assert (early.status_code, early.json()["code"]) == (503, "GANG_WAITS")
+    last, again = ask(second, "10.0.0.2"), ask(first, "10.0.0.1")
+    assert [last.status_code, again.status_code] == [200, 200]
+    specs = [wire.AssignmentSpec.from_wire(answer.json()) for answer in (again, last)]
+    assert [one.envs["IDLEWILD_NODE_RANK"] for one in specs] == ["0", "1"]
+    assert {one.envs["IDLEWILD_NODE_IPS"] for one in specs} == {"10.0.0.1\n10.0.0.2"}
+    assert [len(one.outputs) for one in specs] == [1, 0]
 
 
 def test_one_members_death_replaces_the_gang(ada: Person, sol: Person) -> None:

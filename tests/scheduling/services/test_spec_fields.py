@@ -56,6 +56,7 @@ ELSEWHERE = {
     "on_disconnect.for": "tests/scheduling/services/test_recovery.py::test_every_cell_of_the_table_of_silence",
     "resources.job_recovery.strategy": "tests/scheduling/services/test_cycle.py::test_the_next_attempt_goes_where_job_recovery_says",
     "resources.job_recovery.max_restarts_on_errors": "tests/scheduling/services/test_reports.py::test_errors_are_retried_as_often_as_the_tenant_says",
+    "num_nodes": "tests/scheduling/services/test_gangs.py::test_all_in_one_zone_or_none",
     "max_duration": "tests/agent/test_node.py::test_why_a_job_ended",
     "outputs.required": "tests/scheduling/services/test_reports.py::test_a_required_output_that_is_not_there_fails_the_attempt",
     "network.mode": "tests/agent/test_selftest.py::test_full",
@@ -207,6 +208,9 @@ LIMITS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "resources.infra": ({"resources": {"infra": "west/*/*"}}, "region_not_wanted", {"resources": {"infra": "east/a/*"}}),
     "resources.use_spot": ({"resources": {"use_spot": True}}, "offer_closed_now", {"resources": {"use_spot": False}}),
     "placement.min_green": ({"placement": {"min_green": "0.61"}}, "green_under_min", {"placement": {"min_green": "0.6"}}),
+    "placement.min_reliability": (
+        {"placement": {"min_reliability": "0.9"}}, "reliability_under_min", {"placement": {"min_reliability": "0"}},
+    ),
     "placement.max_latency_ms": (
         {"placement": {"max_latency_ms": 19, "latency_to": "west"}}, "link_over_latency",
         {"placement": {"max_latency_ms": 20, "latency_to": "west"}},
