@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from agent import protocol as wire
 from agent.executors import cgroups
 from agent.executors.groups import Limits
 from agent.protocol import Input, Output, Reason, Resource, Resources, Source
-from tests.agent.conftest import Node, alive, until
+from tests.agent.conftest import ROOT, Node, alive, until
 from tests.agent.peer import Peer, Problem
 
 TICKS = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"
@@ -520,3 +523,47 @@ def test_a_clean_end_leaves_nothing(node: Node, portal: Peer) -> None:
     }
     groups = Path("/sys/fs/cgroup")
     assert not [path for path in (*groups.glob(f"*/idlewild-{portal.node}"), *groups.glob(f"idlewild-{portal.node}"))]
+
+
+def test_an_upgrade_under_a_running_job(portal: Peer, room: Path) -> None:
+    """The old agent's files are gone and another version is there: the job goes on under its old supervisor, the new
+    agent adopts it, and what the job does afterwards (its second phase, its end) is told by the new one."""
+    old, new, state = room / "old", room / "new", room / "state"
+    portal.node = f"nod_u{os.getpid()}"
+    for place in (old, new):
+        shutil.copytree(ROOT / "agent", place / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    config = new / "agent" / "config.py"
+    config.write_text(re.sub(r"^VERSION = .*$", 'VERSION = "9.9.9"', config.read_text(), flags=re.MULTILINE))
+    state.mkdir(mode=0o711)
+
+    def run(place: Path, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "agent", *words, "--state-dir", str(state)]
+        log = (room / "agent.log").open("ab")
+        with log:
+            return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": ""})
+
+    node = Node(portal, state, [])
+    assert run(old, "enroll", portal.token, "--url", portal.url).wait(60) == 0
+    try:
+        node.process = run(old, "up", "--cores", "1", "--short-suite")
+        portal.until(lambda: portal.inventories, what=f"for the inventory: {(room / 'agent.log').read_text()}")
+        script = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo $i; sleep 0.1; done"
+        attempt = portal.assign(
+            script, setup="echo set up; sleep 3", checkpoint=wire.CheckpointPlan("/job/x", 60_000), **PATIENT
+        )
+        portal.until(lambda: "set up" in portal.log(attempt), what="for its first words")
+        supervisor = node.supervisor(attempt)
+        node.process.terminate()
+        node.process.wait(20)
+        shutil.rmtree(old)  # as an upgrade does it: what was not loaded before cannot be now
+        node.process = run(new, "up", "--cores", "1", "--short-suite")
+        report = portal.finished(attempt, 90)
+        assert (report.reason, report.exit_code) == (wire.Reason.FINISHED, 0)
+        assert portal.log(attempt).split() == ["set", "up", *[str(n) for n in range(1, 61)]]
+        assert ("run", False) in portal.leases[attempt].phases
+        assert supervisor
+        portal.until(lambda: portal.inventories[-1].agent_version == "9.9.9", what="for the new version")
+        assert len({sync.incarnation for sync in portal.syncs if sync.incarnation}) == 2
+        assert not [phase for phase, frozen in portal.leases[attempt].phases if frozen]
+    finally:
+        node.end()

@@ -6,6 +6,7 @@ Whatever happens, it loses at most one interval of work, and the lost attempt co
 from collections.abc import Callable
 from typing import Any
 
+from billing.models import AttemptEnding
 from marketplace.services import nodes
 from portal import clock
 from scheduling.models import Attempt, Checkpoint, Job
@@ -84,3 +85,9 @@ def test_drained_then_killed_it_goes_on_where_it_was(ada: Person, sol: Person, a
     jobs.cancel(job=job, by=ada.id, now=clock.now())
     eventually(lambda: ended(job), what="the job ends")
     assert Attempt.objects.filter(task__job=job).count() == 3
+    ends = dict(AttemptEnding.objects.values_list("reason", "billed"))
+    assert ends == {
+        "node_drained": False,
+        "node_lost": False,
+        "cancelled_by_tenant": True,
+    }  # nothing is billed for the gaps
