@@ -54,6 +54,8 @@ class Live:
     to_report: tuple[Phase, bool] | None = None
     reporting: asyncio.Task[None] | None = None
     usage_due_ms: int = 0
+    samples: list[dict[str, int]] = field(default_factory=list)  # taken, not yet sent
+    sampled_ms: int = 0
     resumed: bool = False  # it begins with a checkpoint
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)  # one checkpoint at a time
     saved: str = ""  # manifest of the last one stored

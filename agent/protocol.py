@@ -19,6 +19,7 @@ server from receiving it. That is what makes the agent's deadline always earlier
     POST attempts/A/report PhaseReport          → Stored
     PUT  attempts/A/logs/stdout?offset=N        → Received         gzip body, offsets count plain bytes
     POST usage             UsageBatch           → UsageAnswer
+    POST attempts/A/metrics MetricBatch         → Stored           shown only; lost ones are not sent again
     GET  attempts/A/inputs/N                    → bytes            Range allowed
     PUT  attempts/A/outputs/NAME?offset=N       → Received         raw body
     PUT  attempts/A/checkpoints/N?offset=N      → Received         raw body: a tar, while the job runs
@@ -948,6 +949,23 @@ class UsageBatch(FromAgent):
 
 
 @dataclass(frozen=True)
+class Sample(Message):
+    """What a running job had used `age_ms` before sending: cumulative, but for the memory of that moment. Shown only."""
+
+    age_ms: Annotated[int, Whole()]
+    ran_us: Annotated[int, Whole()]
+    cpu_us: Annotated[int, Whole()]
+    memory_bytes: Annotated[int, Whole()]
+    network_bytes: Annotated[int, Whole()] = 0
+
+
+@dataclass(frozen=True)
+class MetricBatch(FromAgent):
+    fence: Annotated[int, Whole(1)]
+    samples: Annotated[tuple[Sample, ...], Items(100)]
+
+
+@dataclass(frozen=True)
 class UsageResult(Message):
     attempt: Annotated[str, ID_FORM]
     resource: Resource
@@ -1048,6 +1066,10 @@ def accept_path(attempt: str) -> str:
 
 def report_path(attempt: str) -> str:
     return f"{BASE}/attempts/{attempt}/report"
+
+
+def metrics_path(attempt: str) -> str:
+    return f"{BASE}/attempts/{attempt}/metrics"
 
 
 def finish_path(attempt: str) -> str:

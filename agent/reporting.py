@@ -22,6 +22,7 @@ from .transport import Refused, Unreachable
 
 USAGE_TICK_S = 0.25
 USAGE_AGAIN_MS = 3000
+SAMPLE_MS, SAMPLES_TOGETHER, MOST_SAMPLES = 10_000, 3, 60
 LOGS_S = 0.25
 LAST_LOGS_S = 60.0
 
@@ -71,6 +72,38 @@ class Reporting(Hands):
             due = [live for live in self.live.values() if self._usage_is_due(live)]
             if due and self.connected.is_set():
                 await self._send_usage(due)
+            for live in list(self.live.values()):
+                self._sample(live)
+
+    def _sample(self, live: Live) -> None:
+        """What the job uses now, for people to see; a few samples go together."""
+        if live.attempt.state not in (State.RUNNING, State.FROZEN, State.STOPPING) or live.spec is None:
+            return
+        every_ms = min(SAMPLE_MS, live.spec.usage_every_ms // 2)
+        if not live.facts.get("started") or clocks.boot_ms() - live.sampled_ms < every_ms:
+            return
+        live.sampled_ms = clocks.boot_ms()
+        named = ("at_ms", "ran_us", "cpu_us", "mem_now_bytes", "network_bytes")
+        live.samples.append({name: int(live.facts.get(name) or 0) for name in named})
+        if len(live.samples) >= SAMPLES_TOGETHER and self.connected.is_set():
+            self._spawn(self._send_samples(live), "metrics", live)
+
+    async def _send_samples(self, live: Live) -> None:
+        taken, live.samples = live.samples, []
+        now_ms = clocks.boot_ms()
+        samples = tuple(
+            wire.Sample(
+                max(0, now_ms - one["at_ms"]), one["ran_us"], one["cpu_us"], one["mem_now_bytes"], one["network_bytes"]
+            )
+            for one in taken
+        )
+        batch = wire.MetricBatch(**self._from_agent(), fence=live.attempt.fence, samples=samples)
+        try:
+            await self.portal.post(wire.metrics_path(live.attempt.id), batch, wire.Stored, sender=live.sender)
+        except Unreachable:
+            live.samples = [*taken, *live.samples][-MOST_SAMPLES:]
+        except Refused as error:
+            log.info("%s: metrics not taken: %s", live.attempt.id, error)
 
     def _usage_is_due(self, live: Live) -> bool:
         if live.attempt.state not in (State.RUNNING, State.FROZEN, State.STOPPING) or not live.facts.get("started"):

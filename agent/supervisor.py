@@ -523,6 +523,7 @@ class Supervisor:
             "frozen_us": self.clock.frozen_us(now),
             "cpu_us": self.usage.cpu_us,
             "mem_peak_bytes": self.usage.mem_peak_bytes,
+            "mem_now_bytes": self.usage.mem_now_bytes,
             "network_bytes": sum(self.bytes.read()) if self.hosts else None,
             "stdout_bytes": self.spools["stdout"].size,
             "stderr_bytes": self.spools["stderr"].size,

@@ -46,7 +46,7 @@ from scheduling.domain import demand
 from scheduling.domain.linkstate import Measured
 from scheduling.domain.reasons import EndReason
 from scheduling.models import Attempt
-from scheduling.services import artefacts, checkpoints, gangs, leases, live, logs, nodes_sync, reports
+from scheduling.services import artefacts, checkpoints, gangs, leases, live, logs, metrics, nodes_sync, reports
 from scheduling.services import links as routes
 from scheduling.services.metering import Reading
 from scheduling.services.pieces import Part
@@ -301,6 +301,27 @@ def finish(request: HttpRequest, attempt: str) -> HttpResponse:
         now=clock.now(),
     )
     return answer(wire.Stored(given.state, given.repeated))
+
+
+@door("POST")
+def metrics_told(request: HttpRequest, attempt: str) -> HttpResponse:
+    node, message = spoken(request, wire.MetricBatch)
+    now = clock.now()
+    mine = reports.of_node(node=node, attempt=attempt, now=now)
+    leases.refuse_stale(attempt=mine, fence=message.fence)
+    reports.check_secret(attempt=mine, secret=request.headers.get(wire.HEADER_LEASE, ""))
+    samples = [
+        metrics.Told(
+            timedelta(milliseconds=min(one.age_ms, reports.MOST_AGE_MS)),
+            one.ran_us,
+            one.cpu_us,
+            one.memory_bytes,
+            one.network_bytes,
+        )
+        for one in message.samples
+    ]
+    metrics.store(attempt=mine, samples=samples, now=now)
+    return answer(wire.Stored(mine.state))
 
 
 @door("PUT")

@@ -18,6 +18,7 @@ urlpatterns = [
     path("attempts/<str:attempt>/accept", agent.accept, name="agent_accept"),
     path("attempts/<str:attempt>/report", agent.report, name="agent_report"),
     path("attempts/<str:attempt>/finish", agent.finish, name="agent_finish"),
+    path("attempts/<str:attempt>/metrics", agent.metrics_told, name="agent_metrics"),
     path("attempts/<str:attempt>/logs/<str:stream>", agent.log, name="agent_log"),
     path("attempts/<str:attempt>/inputs/<int:index>", agent.input_bytes, name="agent_input"),
     path("attempts/<str:attempt>/outputs/<str:name>", agent.output, name="agent_output"),

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from scheduling.api import artefacts, capacity, checkpoints, decisions, jobs, links, logs, quotes, spending
+from scheduling.api import artefacts, capacity, checkpoints, decisions, jobs, links, logs, metrics, quotes, spending
 
 _ID = r"(?P<public_id>[A-Za-z0-9_]{1,40})"
 
@@ -20,6 +20,7 @@ urlpatterns = [
     re_path(rf"^jobs/{_ID}/decisions$", jobs.Decisions.as_view()),
     re_path(rf"^jobs/{_ID}/explain$", jobs.Explain.as_view()),
     re_path(rf"^jobs/{_ID}/logs$", logs.Logs.as_view()),
+    re_path(rf"^jobs/{_ID}/metrics$", metrics.Metrics.as_view()),
     re_path(rf"^jobs/{_ID}/artefacts$", artefacts.JobArtefacts.as_view()),
     re_path(rf"^jobs/{_ID}/checkpoints$", checkpoints.JobCheckpoints.as_view()),
     path("artefacts", artefacts.Artefacts.as_view()),

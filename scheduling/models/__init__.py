@@ -10,6 +10,7 @@ from scheduling.models.leases import Lease
 from scheduling.models.links import Link
 from scheduling.models.logs import LogChunk
 from scheduling.models.meters import Meter
+from scheduling.models.metrics import AttemptMetric
 from scheduling.models.nodes import NodeState
 from scheduling.models.quotes import Quote
 from scheduling.models.sweeps import SweepState
@@ -17,6 +18,7 @@ from scheduling.models.sweeps import SweepState
 __all__ = [
     "Artefact",
     "Attempt",
+    "AttemptMetric",
     "AttemptReport",
     "Checkpoint",
     "DecayAttempt",

@@ -5,6 +5,7 @@ from django.utils.translation import gettext as _
 
 from portal.accounts.models import Organisation
 from portal.kit.errors import NotFound
+from scheduling.domain.metrics import Point, Sample, points
 from scheduling.models import Artefact, Attempt, Checkpoint, Job
 
 
@@ -28,6 +29,13 @@ def attempt_of(job: Job, *, task: str = "", attempt: str = "") -> Attempt | None
     if row is None:
         raise NotFound(_("This job has no such attempt."), code="attempt_not_found")
     return row
+
+
+def metrics_of(attempt: Attempt) -> list[Point]:
+    """What an attempt used, as points of a chart."""
+    rows = list(attempt.metrics.order_by("at", "id").values_list("at", "cpu_us", "memory_bytes", "network_bytes"))
+    samples = [Sample((at - rows[0][0]).total_seconds(), cpu, memory, carried) for at, cpu, memory, carried in rows]
+    return points(samples)
 
 
 def artefacts_of(job: Job) -> "QuerySet[Artefact]":

@@ -45,6 +45,7 @@ class Lease:
     whole: list[str] = field(default_factory=list)  # numbers of the complete ones, in order
     phases: list[tuple[str, bool]] = field(default_factory=list)
     usage: list[wire.UsageRow] = field(default_factory=list)
+    samples: list[wire.Sample] = field(default_factory=list)
     finish: wire.FinishReport | None = None
     finishes: int = 0
 
@@ -339,6 +340,9 @@ class Peer:
             lease.finishes += 1
             lease.state = "ended"
             return wire.Stored("ended").to_wire()
+        if act == "metrics":
+            lease.samples.extend(wire.MetricBatch.from_wire(json.loads(body)).samples)
+            return wire.Stored().to_wire()
         if act == "logs":
             return self._log(lease, Stream(rest[0]), int(query["offset"]), gzip.decompress(body), headers)
         if act == "inputs":

@@ -567,3 +567,13 @@ def test_an_upgrade_under_a_running_job(portal: Peer, room: Path) -> None:
         assert not [phase for phase, frozen in portal.leases[attempt].phases if frozen]
     finally:
         node.end()
+
+
+def test_what_a_job_uses_is_told_while_it_runs(node: Node, portal: Peer) -> None:
+    attempt = portal.assign("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 60")
+    samples = portal.leases[attempt].samples
+    portal.until(lambda: len(samples) >= 6, what="for samples")
+    assert [one.cpu_us for one in samples] == sorted(one.cpu_us for one in samples)
+    assert max(one.memory_bytes for one in samples) > 100_000
+    portal.cancel(attempt)
+    portal.finished(attempt)
