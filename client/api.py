@@ -202,6 +202,27 @@ class Money(_Part):
     def verification(self, invoice: str) -> Row:
         return mapping(self._http.get(_at("invoices", invoice, "verification")).body)
 
+    def pay(self, invoice: str, *, key: str = "") -> Row:
+        """Begin a payment by card; `url` is null until its page is there: read it again a moment later."""
+        return mapping(self._http.post(f"{ROOT}/payments", {"invoice": invoice}, key=key).body)
+
+    def payment(self, payment: str) -> Row:
+        return mapping(self._http.get(_at("payments", payment)).body)
+
+    def payments(self) -> list[Row]:
+        return self._all(f"{ROOT}/payments", {})
+
+    def earnings(self) -> Row:
+        """Of a provider: balances per currency, and months by sku."""
+        return mapping(self._http.get(f"{ROOT}/earnings").body)
+
+    def payouts(self) -> list[Row]:
+        return self._all(f"{ROOT}/payouts", {})
+
+    def payout(self, payout: str) -> Row:
+        """With its parts, which add up to its amount."""
+        return mapping(self._http.get(_at("payouts", payout)).body)
+
     def document(self, invoice: str, kind: str) -> bytes:
         """The issued invoice as `pdf`, `csv`, `xlsx`, `json`, `focus` (FOCUS 1.2) or `xml` (EN 16931)."""
         with self._http.download(f"{_at('invoices', invoice)}.{kind}") as response:

@@ -291,6 +291,9 @@ class EarnedOut(serializers.Serializer[Any]):
 class StandingOut(serializers.Serializer[Any]):
     currency = serializers.CharField()
     accrued = MoneyOut()
+    available = MoneyOut()
+    reserved = MoneyOut()
+    paid = MoneyOut()
     owed_back = MoneyOut()
 
 

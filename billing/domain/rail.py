@@ -234,7 +234,7 @@ def fee(*, amount: Money) -> Posting:
 
 
 def paid_out(*, amount: Money) -> Posting:
-    """The rail sent money to our bank."""
+    """The rail sent money to our bank; below zero: our bank sent it to the rail."""
     return balanced(
         amount.currency, [(RAIL, AccountKind.CASH, amount.minor), (PLATFORM, AccountKind.CASH, -amount.minor)]
     )

@@ -7,8 +7,9 @@ from django.db import connection
 
 from billing.domain.ledger import AccountKind
 from billing.domain.metering import Resource
+from billing.domain.payout import PayoutState
 from billing.domain.statement import PLACES, UNITS, quantity_text
-from billing.models import Account
+from billing.models import Account, Payout
 from portal.kit.money import Money
 
 KINDS = (AccountKind.ACCRUED, AccountKind.AVAILABLE, AccountKind.RESERVED, AccountKind.PROVIDER_RECEIVABLE)
@@ -56,11 +57,17 @@ class Earned:
 
 
 def overview(*, provider_ref: str) -> dict[str, Any]:
-    """The JSON form of both."""
+    """The JSON form of both; `paid` is what was sent for good, less what was taken back."""
+    sent: dict[str, int] = {}
+    for payout in Payout.objects.filter(organisation__public_id=provider_ref, state=PayoutState.PAID):
+        sent[payout.currency] = sent.get(payout.currency, 0) + payout.amount_minor - payout.reversed_minor
     balances = [
         {
             "currency": code,
             "accrued": held.get(AccountKind.ACCRUED, Money(0, code)).wire(),
+            "available": held.get(AccountKind.AVAILABLE, Money(0, code)).wire(),
+            "reserved": held.get(AccountKind.RESERVED, Money(0, code)).wire(),
+            "paid": Money(sent.get(code, 0), code).wire(),
             "owed_back": (-held.get(AccountKind.PROVIDER_RECEIVABLE, Money(0, code))).wire(),
         }
         for code, held in standing(provider_ref=provider_ref).items()

@@ -21,7 +21,7 @@ from django.db.models import F
 from django.utils.translation import gettext as _
 
 from billing.domain import payout as rules
-from billing.domain.invoicing import InvoiceState
+from billing.domain.invoicing import OWED, InvoiceState
 from billing.domain.ledger import AccountKind
 from billing.domain.payout import OPEN, PayoutEvent, PayoutState, Share
 from billing.domain.rail import PaymentState, TransferFacts
@@ -45,6 +45,7 @@ from portal.accounts.models import Organisation
 from portal.audit.services import note
 from portal.kit.errors import Conflict
 from portal.kit.money import Exact, Money
+from portal.kit.money import currency as currency_of
 
 AGAIN_AFTER = timedelta(days=1)
 LEFT = """
@@ -114,21 +115,22 @@ def _shares(provider: Organisation, currency: str, now: datetime) -> list[Share]
     for reference, minor in taken.values_list("invoice__public_id", "amount_minor"):
         left[str(reference)] = left.get(str(reference), 0) - minor
     before = now - timedelta(days=settings.IDLEWILD_PAYOUT_HOLD_DAYS)
-    invoices = {
-        row.public_id: row
-        for row in Invoice.objects.filter(public_id__in=[ref for ref, minor in left.items() if minor])
-    }
-    return [
-        Share(
-            invoice_id=row.id,
-            left_minor=left[row.public_id],
-            due=row.state == InvoiceState.PAID
-            and not row.demo
-            and row.settled_at is not None
-            and row.settled_at <= before,
-        )
-        for row in sorted(invoices.values(), key=lambda row: row.id)
-    ]
+    wanted = [reference for reference, minor in left.items() if minor]
+    rows = Invoice.objects.filter(public_id__in=wanted).order_by("id")
+    return [Share(row.id, left[row.public_id], due=(at := _paid_at(row)) is not None and at <= before) for row in rows]
+
+
+def _paid_at(invoice: Invoice) -> datetime | None:
+    """When an invoice was paid; also when all but less than a step of the rail was, which no card can pay and the next invoice carries."""
+    if invoice.demo:
+        return None
+    if invoice.state == InvoiceState.PAID:
+        return invoice.settled_at
+    left = invoice.payable_minor - invoice.paid_minor - invoice.credited_minor
+    if invoice.state not in OWED or left >= currency_of(invoice.currency).rail_step:
+        return None
+    paid = Payment.objects.filter(invoice=invoice, state=PaymentState.SUCCEEDED).order_by("-ended_at")
+    return paid.values_list("ended_at", flat=True).first()
 
 
 def _collect(provider: Organisation, amount: Money, counted: list[Share], now: datetime) -> None:
@@ -304,6 +306,12 @@ def _failed(payout: Payout, refused: RailRefused, now: datetime) -> None:
         )
         PayoutPart.objects.create(payout=following, kind="returned", amount_minor=amount.minor, at=now)
         mailing.payout_ended(payout=held, now=now)
+        mailing.tell_operators(
+            key=f"payout_failed:{held.public_id}",
+            subject=f"Payout {held.public_id} failed · 结算打款失败",
+            body=f"{amount.text()} {amount.currency} to {held.organisation.name}: {refused.reason}. {refused.detail} It is tried again in a day.",
+            now=now,
+        )
 
 
 # --- taking back ------------------------------------------------------------------------------------------------------------

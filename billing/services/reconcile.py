@@ -1,12 +1,12 @@
 """Every day: what the rail holds for us is what our ledger says it holds. A difference is written down, looked at again, and told.
 
-The rail's own movements that need nobody's decision are booked on the way: money it sent to our bank, fees that belong to no charge. What no posting of
+The rail's own movements that need nobody's decision are booked on the way: money between it and our bank, fees that belong to no charge. What no posting of
 ours names is listed beside the difference, so a person sees what to look for.
 """
 
 import logging
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -23,6 +23,8 @@ from portal.outbox.services import put
 log = logging.getLogger("idlewild.billing")
 AGAIN_AFTER = timedelta(minutes=15)
 LOOK_BACK = timedelta(days=3)
+FIRST = datetime(2011, 1, 1, tzinfo=UTC)
+BANK = frozenset({"payout", "payout_failure", "payout_cancel", "topup", "topup_reversal"})
 FEES = frozenset({"stripe_fee", "stripe_fx_fee", "network_cost"})
 MOST_UNKNOWN = 50
 
@@ -63,13 +65,14 @@ def perform_again(key: str, payload: Mapping[str, Any], *, now: datetime) -> Non
 
 
 def _since(now: datetime) -> datetime:
+    """From some days before the last comparison; the first one looks at all that ever moved."""
     last = Reconciliation.objects.order_by("-at").values_list("at", flat=True).first()
-    return min(last or now, now) - LOOK_BACK
+    return min(last, now) - LOOK_BACK if last is not None else FIRST
 
 
 def _book(entry: BalanceEntry, now: datetime) -> None:
     """Movements of the rail that follow from no deed of ours."""
-    if entry.kind in ("payout", "payout_failure", "payout_cancel"):
+    if entry.kind in BANK:
         posting = rail.paid_out(amount=-entry.net)
         ledger.post(
             kind="rail_payout", key=f"rail_payout:{entry.id}", posting=posting, reference=entry.source[:80], now=now

@@ -12,7 +12,7 @@ from typer import rich_utils
 from ..errors import ClientError, Exit, Refused
 from ..models import text
 from ..words import N_, language, set_language, t
-from . import jobs, market, money, people, wallet
+from . import jobs, market, money, payments, people, wallet
 from .session import Session
 
 VALUED = ("--project", "--profile", "--lang")
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     help=N_("Run jobs on idle machines: quote, run, follow, and read what it cost."),
 )
-for part in (jobs.app, money.app, wallet.app, people.app):
+for part in (jobs.app, money.app, payments.app, wallet.app, people.app):
     app.registered_commands.extend(part.registered_commands)
 for name, group in (
     ("offers", market.offers),
@@ -35,6 +35,7 @@ for name, group in (
     ("offer", market.offer),
     ("invoice", money.invoice),
     ("budget", wallet.budget),
+    ("payout", payments.payout),
     ("org", people.org),
     ("project", people.project),
     ("key", people.key),

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from billing.services import usage
+from billing.models import Payment, ProviderAccount
+from billing.services import payments, payouts, provider_accounts, usage
 from tests.billing.books import a_fact, moment, october
+from tests.billing.rail.conftest import Rail, rail, twin
 from tests.cast import a_member
 from tests.client.conftest import Speaker
+from tests.fakes.stripe_twin import rules
+
+__all__ = ["rail", "twin"]
 
 Speak = Callable[..., Speaker]
 THEN = moment("2026-10-05T02:00:00Z")
@@ -94,3 +99,29 @@ def test_wallet_budgets_and_credit_notes(live: Speak, ada: Any, cleo: Any, invoi
     assert command("budget", "delete", row["id"]).exit == 0
     credit_notes.issue(invoice=invoice, total=Money(100, "CNY"), reason="slow", reference="r", by="usr_staff", now=now)
     assert "slow" in command("credit-notes").out
+
+
+def test_paying_by_card_and_being_paid(
+    live: Speak, ada: Any, sol: Any, invoice: Any, rail: Rail, settings: Any
+) -> None:
+    settings.IDLEWILD_PAYOUT_MINIMUM = "1.00"
+    payments.start(invoice=invoice, by=ada.id, now=rail.now)
+    provider_accounts.start(organisation=sol.organisation, by=sol.id, now=rail.now)
+    rail.relay()
+    command, seller = live(ada), live(sol)
+    assert command("pay", invoice.number, "--json").lines[0]["url"].startswith(rail.twin.url)
+    assert "4.00" in command("pay", invoice.number).out
+    rail.twin.pay(Payment.objects.get().session)
+    rules.verify_account(rail.twin.books, ProviderAccount.objects.get().rail_id)
+    rail.tell()
+    assert "succeeded" in command("payments").out
+    assert command("pay", invoice.number).exit == 209  # nothing is open any more
+    assert "3.60" in seller("earnings").out
+    rail.wait(days=8)
+    payouts.release_due(now=rail.now)
+    rail.relay()
+    (sent,) = seller("payout", "list", "--json").lines[0]["items"]
+    assert (sent["state"], sent["amount"]["amount"]) == ("paid", "3.60")
+    assert "paid" in seller("payout", "list").out
+    assert "2026-10" in seller("payout", "show", sent["id"]).out
+    assert seller("earnings", "--json").lines[0]["balances"][0]["paid"]["amount"] == "3.60"

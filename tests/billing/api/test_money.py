@@ -189,6 +189,9 @@ def test_the_balance_and_the_earnings(ada, sol, invoice):
         {
             "currency": "CNY",
             "accrued": {"amount": "3.60", "currency": "CNY"},
+            "available": {"amount": "0.00", "currency": "CNY"},
+            "reserved": {"amount": "0.00", "currency": "CNY"},
+            "paid": {"amount": "0.00", "currency": "CNY"},
             "owed_back": {"amount": "0.00", "currency": "CNY"},
         }
     ]

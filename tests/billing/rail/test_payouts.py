@@ -12,8 +12,8 @@ from billing.selectors import payouts as selectors
 from billing.services import credit_notes, invoices, ledger, payouts, provider_accounts
 from portal.kit.errors import Conflict
 from portal.kit.money import Money
-from tests.billing.books import a_tenant, case
-from tests.billing.rail.conftest import an_invoice
+from tests.billing.books import a_tenant, case, rated
+from tests.billing.rail.conftest import CARD_HOUR, an_invoice
 from tests.billing.rail.test_payments import paid
 from tests.fakes.stripe_twin import rules as twin_rules
 
@@ -343,6 +343,17 @@ def test_steps_of_the_rail_leave_a_rest_for_the_next(rail):
         (23_440, "paid"),
         (5, "accrued"),
     ]
+    adds_up(rail, provider, "KWD")
+
+
+def test_less_than_a_step_of_the_rail_holds_no_share_back(rail):
+    """12.345 dinars: a card pays 12.340, the rest is carried; the share goes out all the same."""
+    provider = a_provider(rail, currency="KWD")
+    invoice = rated(a_tenant(currency="KWD"), (CARD_HOUR, 30_345_000), currency="KWD", provider_ref=provider.public_id)
+    paid(rail, invoice)
+    assert (invoice.state, invoice.payable_minor - invoice.paid_minor) == ("partially_paid", 5)
+    release(rail)
+    assert Payout.objects.order_by("id").first().state == "paid"
     adds_up(rail, provider, "KWD")
 
 

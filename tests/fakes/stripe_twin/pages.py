@@ -33,6 +33,8 @@ button{{background:#0557a5;color:#fff;border:0}}a.back{{color:#0557a5;border:1px
 
 def answer(twin: Any, method: str, path: str, body: bytes) -> Reply:
     """A page, or 404."""
+    if path == "/favicon.ico":
+        return 204, b"", {}
     form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
     for pattern, view in ((r"/c/pay/(\w+)", _pay), (r"/onboard/(\w+)", _onboard), (r"/p/session/(\w+)", _portal)):
         match = re.fullmatch(pattern, path.partition("?")[0])
