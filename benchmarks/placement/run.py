@@ -26,13 +26,14 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.placement import baseline, synthetic  # noqa: E402 the tree is not installed
 from benchmarks.placement.synthetic import LARGE, MIDDLE, SMALL, Size  # noqa: E402
-from scheduling.domain import frontier, kernels, pareto, search, summaries  # noqa: E402
+from scheduling.domain import capacity_map, frontier, kernels, pareto, search, summaries  # noqa: E402
 from scheduling.domain.columns import Table  # noqa: E402
 from scheduling.domain.kernels import Kernels  # noqa: E402
 from scheduling.domain.request import Paths, Policy, Request  # noqa: E402
 from scheduling.domain.search import Problem  # noqa: E402
 from scheduling.domain.summaries import Summaries  # noqa: E402
 from scheduling.gateways import backends  # noqa: E402
+from scheduling.gateways.capacity import Message  # noqa: E402
 
 SEED = 20_261  # constants were chosen on seeds below 10,000
 CASES = 300
@@ -197,6 +198,29 @@ def of_batch(place: Market, jobs: int) -> dict[str, Any]:
     return {"jobs_per_s": round(jobs / seconds, 1), "placed": placed, "jobs": jobs}
 
 
+def of_map(seed: int) -> dict[str, Any]:
+    """Bytes of the capacity map of 10,000 nodes in 100 zones: all of it, and what changes in 5 s.
+
+    *steady*: every node's job lasts an hour (two changes an hour and node); *busy*: 40 placements or ends a second.
+    """
+    table = synthetic.market(Size(10, 10, 100), seed=seed)
+    chance = np.random.default_rng(seed)
+    zones, nodes = capacity_map.figures(capacity_map.zones(table)), capacity_map.nodes(table)
+    shown: dict[str, Any] = {"full_bytes": Message(zones, [], nodes, []).size}
+    for name, changes in (("steady", len(table) * 2 * 5 // 3_600), ("busy", 40 * 5)):
+        for row in chance.integers(0, len(table), changes).tolist():
+            table.take(row, cores=500, memory=512, disk=1, cards=0)
+        new_zones, new_nodes = capacity_map.figures(capacity_map.zones(table)), capacity_map.nodes(table)
+        message = Message(*capacity_map.changed(zones, new_zones), *capacity_map.changed(nodes, new_nodes))
+        shown[name] = {
+            "changes": changes,
+            "bytes": message.size,
+            "times_less": round(shown["full_bytes"] / message.size, 1),
+        }
+        zones, nodes = new_zones, new_nodes
+    return shown
+
+
 def of_flat_fronts(place: Market, times: int) -> dict[str, Any]:
     """Others' skylines over all feasible vectors, and whether ours has the same points."""
     shown: dict[str, Any] = {}
@@ -234,6 +258,7 @@ def measured(*, quick: bool, state: Path, backend: str) -> dict[str, Any]:
     bases |= of_flat_fronts(small, 10)
     thin = frontier.front(small.problem(0)).vectors
     shown["epsilon_1_percent"] = {"points": len(thin), "kept": len(pareto.thinned(thin, 0.01))}
+    shown["map_10000"] = of_map(SEED)
     sizes = {SMALL.total: shown["pick_51200"]}
     for size, fronts in ((MIDDLE, 12), (LARGE, 12)):
         if quick and size is LARGE:
@@ -332,6 +357,10 @@ def claims_of(shown: dict[str, Any], bases: dict[str, Any], best: str, total: in
         float(not delta["equal"]),
         "levels",
         most=0,
+    )
+    times = shown["map_10000"]["steady"]["times_less"]
+    claim(
+        "map", "the capacity map of 10,000 nodes, jobs of an hour: bytes a second below full sync", times, "×", least=20
     )
     batch = shown[f"batch_{total}"]["jobs_per_s"]
     claim(
