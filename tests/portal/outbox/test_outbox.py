@@ -97,3 +97,46 @@ def test_a_topic_has_one_handler():
     with pytest.raises(ValueError, match="handler already"):
         registry.handler("mail")(lambda key, payload: None)
     assert "mail" in registry.topics()
+
+
+@pytest.fixture
+def together():
+    """A topic whose messages are performed at once; it fails while `fails` says so."""
+    seen, fails = [], []
+
+    def perform(messages):
+        if fails:
+            raise ValueError("not today")
+        seen.append([(key, dict(payload)) for key, payload in messages])
+
+    registry._together["test.together"] = perform
+    yield seen, fails
+    del registry._together["test.together"]
+
+
+def test_what_is_performed_together_takes_one_turn(db, together):
+    seen, _ = together
+    services.put_many(topic="test.together", messages=[("a", {"n": 1}), ("b", {"n": 2}), ("a", {})], now=THEN)
+    services.put_many(topic="test.together", messages=[], now=THEN)
+    assert services.relay(now=LATER) == 2
+    assert services.relay(now=LATER) == 0
+    assert seen == [[("a", {"n": 1}), ("b", {"n": 2})]]
+
+
+def test_together_fails_together_and_is_tried_again_later(db, together):
+    seen, fails = together
+    fails.append(True)
+    services.put_many(topic="test.together", messages=[("a", {}), ("b", {})], now=THEN)
+    assert services.relay(now=THEN) == 0
+    assert {row.tries for row in OutboxMessage.objects.all()} == {1}
+    assert "not today" in OutboxMessage.objects.first().last_error
+    assert services.relay(now=THEN) == 0
+    fails.clear()
+    assert services.relay(now=LATER) == 2
+    assert len(seen) == 1
+
+
+def test_a_topic_is_performed_one_by_one_or_together(together):
+    with pytest.raises(ValueError, match="handler already"):
+        registry.together("mail")(lambda messages: None)
+    assert "test.together" in registry.topics()
