@@ -104,3 +104,27 @@ def test_the_cache_of_sign_in_limits_survives_without_a_store(away: None) -> Non
     assert cache.get("a", "missed") == "missed"
     assert cache.add("a", 1)
     assert not cache.delete("a")
+
+
+def test_the_first_to_say_something_is_told_so_until_it_is_forgotten() -> None:
+    assert softstate.first("wanted", ttl_ms=60_000)
+    assert not softstate.first("wanted", ttl_ms=60_000)
+    softstate.forget("wanted")
+    assert softstate.first("wanted", ttl_ms=60_000)
+
+
+def test_without_a_store_everybody_is_the_first(away: None) -> None:
+    assert softstate.first("wanted", ttl_ms=60_000)
+    assert softstate.first("wanted", ttl_ms=60_000)
+
+
+async def test_many_wake_ups_reach_the_groups_in_which_somebody_waits() -> None:
+    """Of hundreds of topics few are being looked at: only to those is anything sent."""
+    many = [(f"topic.{number}", {"number": number}) for number in range(200)]
+    async with softstate.Listener("topic.7") as listener, softstate.Listener("topic.150") as other:
+        await asyncio.to_thread(softstate.wake_many, many)
+        assert await listener.heard(20) == {"type": "wake", "number": 7}
+        assert await other.heard(20) == {"type": "wake", "number": 150}
+        await asyncio.to_thread(softstate.wake_many, [])
+        await asyncio.to_thread(softstate.wake_many, many[7:9])
+        assert await listener.heard(20) == {"type": "wake", "number": 7}
