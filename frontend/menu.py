@@ -77,6 +77,7 @@ def entries(actor: Actor) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
                     (_("Organisations"), "organisations", "people", ""),
                     (_("Payment rail"), "rail", "swap", ""),
                     (_("Bank transfers"), "bank", "building", ""),
+                    (_("Invoices and terms"), "desk", "invoice", ""),
                     (_("Audit trail"), "audit", "audit", ""),
                 ],
             )

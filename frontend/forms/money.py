@@ -47,3 +47,23 @@ class AssignForm(forms.Form):
     mostly_optional = True
     organisation = forms.CharField(label=_("Organisation"), max_length=63)
     invoice = forms.CharField(label=_("Invoice"), max_length=40, required=False)
+
+
+class CreditForm(forms.Form):
+    invoice = forms.CharField(label=_("Number of the invoice"), max_length=40)
+    total = forms.CharField(
+        label=_("Amount, with tax"), max_length=30, required=False, help_text=_("Only for a credit note.")
+    )
+    reason = forms.CharField(label=_("Why"), max_length=200)
+
+
+class TermsForm(forms.Form):
+    organisation = forms.CharField(label=_("Organisation"), max_length=63, help_text=_("Its short name."))
+    mode = forms.ChoiceField(
+        label=_("It pays"),
+        choices=[("postpaid", _("by invoice, afterwards")), ("prepaid", _("before, from its wallet"))],
+    )
+    payment_days = forms.IntegerField(label=_("Days until an invoice is due"), min_value=0, max_value=120, initial=14)
+    discount = forms.DecimalField(
+        label=_("Discount, per cent"), min_value=0, max_value=100, max_digits=7, decimal_places=4, initial=0
+    )

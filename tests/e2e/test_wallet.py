@@ -64,6 +64,9 @@ def test_top_up_job_dry_notice_stop(
     operator.get_by_text("2 new transfers, 1 settled.").wait_for()
     fits(operator)
     picture(operator, "bank-1400")
+    operator.goto("/operate/invoices")
+    fits(operator)
+    picture(operator, "desk-1400")
     page.reload()
     assert "CN¥1.00" in page.locator("dl.figures").first.inner_text()
 

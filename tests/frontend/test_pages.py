@@ -112,6 +112,7 @@ OPERATOR = (
     "/operate/audit",
     "/operate/rail",
     "/operate/bank",
+    "/operate/invoices",
 )
 
 

@@ -10,7 +10,7 @@ from billing.selectors import bank
 from billing.services import credit_notes, grants, wallets
 from portal import clock
 from portal.kit.money import Money
-from tests.billing.books import rated
+from tests.billing.books import a_tenant, rated
 from tests.cast import Person, a_member
 
 pytestmark = pytest.mark.django_db
@@ -125,3 +125,38 @@ def test_an_invoice_shows_its_credit_notes_and_how_to_pay_the_rest(ada: Person) 
     assert "6.00" in page
     credit_notes.issue(invoice=invoice, total=Money(600, "CNY"), reason="rest", reference="s", by="usr_staff", now=now)
     assert "Pay by bank transfer" not in text_of(ada.browser().get(path))
+
+
+def test_an_operator_credits_voids_and_sets_terms(ada: Person, staff: Person) -> None:
+    invoice = rated(ada.organisation, (3_600_000_000, 10_000_000))
+    assert ada.browser().get("/operate/invoices").status_code == 404
+    browser, path = staff.browser(), "/operate/invoices"
+    assert invoice.number in text_of(browser.get(path))
+    assert invoice.number not in text_of(browser.get(f"{path}?state=paid"))
+    asked = {"do": "credit", "invoice": invoice.number, "total": "4.00", "reason": "too slow"}
+    assert "is corrected" in text_of(browser.post(path, asked, follow=True))
+    for wrong in (
+        {"total": "9.00"},
+        {"total": "x"},
+        {"invoice": "IW-1"},
+        {"reason": ""},
+        {"do": "void"},
+        {"do": "write_off"},
+    ):
+        assert browser.post(path, {**asked, **wrong}).status_code == 422, wrong
+    terms = {
+        "do": "terms",
+        "organisation": ada.organisation.slug,
+        "mode": "prepaid",
+        "payment_days": 30,
+        "discount": "2.5",
+    }
+    assert browser.post(path, terms).status_code == 302
+    row = Terms.objects.get()
+    assert (row.mode, row.payment_days, row.discount_ppm) == ("prepaid", 30, 25_000)
+    for wrong in ({"organisation": "nobody"}, {"discount": "101"}, {"mode": "later"}):
+        assert browser.post(path, {**terms, **wrong}).status_code == 422, wrong
+    other = rated(a_tenant(), (3_600_000_000, 10_000_000))
+    browser.post(path, {"do": "void", "invoice": other.number, "reason": "twice"})
+    other.refresh_from_db()
+    assert other.state == "void"
