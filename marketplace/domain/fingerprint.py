@@ -7,13 +7,16 @@ possible.
 | above 1.05 × a published peak that cites the vendor's data sheet | refused `report_forged` |
 | short suite, or no run that the portal timed, where the operator demands both | refused `not_checked` |
 | short suite (one pass; the embedded profile's) | accepted, labelled short; its profile claims no more than the portal's clock allows |
-| a claim above 1.15 × what the portal's clock measured, or a like operator above 6 × it | refused `claim_above_measured` |
+| (full suite) a claim above 1.15 × what the portal's clock measured, or a like operator above 6 × it | refused `claim_above_measured` |
 | spread (CV) of an operator ≥ 10 %, fewer than 3 passes, or clean share < 0.8 | unstable: the previous one stays |
 | else | accepted |
 
 Valid for 14 days; from day 7 the node is asked to measure again. Cards unknown to the peak table are listed as
 measured, "no bound". Operators of the network and the disk (`rtt_`, `stream_`, `disk_`) depend on others too: their spread is
 shown and refuses nobody.
+
+The runs of the short suite last milliseconds: the way to the portal is most of their time, so its claims are not compared, and a strict
+portal takes no short suite.
 
 The processors' SCU counts the *checked* figures: what the portal timed itself (:mod:`marketplace.domain.challenge`), times what
 a soak left of it (`soak_keep`, the speed at the end of minutes under load over that of the beginning).
