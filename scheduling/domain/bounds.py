@@ -34,7 +34,7 @@ def possible(
     fits &= level.memory[part] >= request.memory_mib
     fits &= level.disk[part] >= request.disk_gib
     fits &= level.core_price[request.rental][part] < FAR
-    if not regions.kept.all():
+    if not regions.all_kept:
         fits &= _of_regions(level, part, regions.kept, np.logical_or)
     if cards:
         fits &= level.cards[part] >= cards

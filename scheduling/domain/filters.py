@@ -103,6 +103,7 @@ class Regions:
         self.moves = bool(self.transfer.any() or self.staging.any())
         self.latency = paths.delays(request.latency_to, table.regions)
         self.kept = _none_fails(_region_checks(request, table, self.latency), len(table.regions))
+        self.all_kept = bool(self.kept.all())
 
     def transfer_exact(self, region: int) -> Fraction:
         """Exact micro-currency for bringing the data to a region."""
@@ -118,17 +119,21 @@ class Zones:
         self.all_kept = not named
 
 
+MANY = 4_096
+"""With more rows than this it pays to ask whether any is left before the next check."""
+
+
 def kept(request: Request, table: Table, regions: Regions, zones: Zones, part: Part) -> Ints:
     """Rows of `part` that no filter refuses, in the order of `part`."""
-    zone = table.zone_of(part)
-    good: Bools = np.ones(len(zone), dtype=np.bool_)
-    if not regions.kept.all():
+    good: Bools = np.ones(part.stop - (part.start or 0) if isinstance(part, slice) else len(part), dtype=np.bool_)
+    if not (zones.all_kept and regions.all_kept):
+        zone = table.zone_of(part)
         good &= regions.kept[table.zone_region[zone]]
-    if not zones.all_kept:
-        good &= zones.kept[zone]
+        if not zones.all_kept:
+            good &= zones.kept[zone]
     for check in _node_checks(request, table, regions, part):
         good &= ~check.fails
-        if not good.any():
+        if len(good) > MANY and not good.any():
             break
     found = np.flatnonzero(good).astype(np.int64)
     rows: Ints = found + (part.start or 0) if isinstance(part, slice) else part[found]

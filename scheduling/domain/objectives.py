@@ -51,7 +51,8 @@ def columns_of(policy: Policy) -> tuple[str, ...]:
 
 def vectors(request: Request, table: Table, regions: Regions, rows: Part, columns: tuple[str, ...]) -> Floats:
     """One row per entry of `rows`, one column per objective."""
-    region = filters.region_of(table, rows)
+    near = bool(table.regions) and not regions.moves and LATENCY not in columns  # no column depends on the region
+    region = np.zeros(1, dtype=np.int64) if near else filters.region_of(table, rows)
     work = filters.duration(request, filters.scu(request, table, rows))
     parts = Parts(
         hour_nano=filters.hour_nano(request, table, rows),
