@@ -223,6 +223,11 @@ class Money(_Part):
         """With its parts, which add up to its amount."""
         return mapping(self._http.get(_at("payouts", payout)).body)
 
+    def statement(self, month: str, kind: str, form: str, **params: Any) -> bytes:
+        """A month's `monthly` statement or `split` bill as `csv` or `xlsx`."""
+        with self._http.download(f"{_at('statements', month)}/{kind}.{form}", params=params) as response:
+            return response.read()
+
     def document(self, invoice: str, kind: str) -> bytes:
         """The issued invoice as `pdf`, `csv`, `xlsx`, `json`, `focus` (FOCUS 1.2) or `xml` (EN 16931)."""
         with self._http.download(f"{_at('invoices', invoice)}.{kind}") as response:

@@ -132,6 +132,7 @@ STATEMENT: Mapping[str, tuple[str, str]] = {
     "paid_by_payment": ("payment", "付款"),
     "paid_by_wallet": ("wallet", "钱包"),
     "paid_by_credit": ("credit balance", "余额抵扣"),
+    "paid_amount": ("Amount", "金额"),
     "why": ("Reason", "原因"),
     "off_open": ("No longer to be paid", "冲减未付"),
     "no_department": ("without department", "未分部门"),

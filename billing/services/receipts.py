@@ -42,7 +42,7 @@ def receipt(invoice: Invoice, *, language: str) -> bytes:
                 [words["tenant_of"], frozen["tenant"]["name"]],
                 [words["tax_id"], frozen["tenant"]["tax_id"]],
             ],
-            "header": [words["when"], words["paid_how"], words["amount"]],
+            "header": [words["when"], words["paid_how"], words["paid_amount"]],
             "rows": [
                 [row.txn.at.date().isoformat(), words[PAYING[row.txn.kind]], text(row.amount_minor)] for row in rows
             ],
@@ -74,7 +74,7 @@ def credit_note(note: CreditNote, *, language: str) -> bytes:
                 [words["tax_id"], frozen["tenant"]["tax_id"]],
                 [words["why"], frozen["reason"]],
             ],
-            "header": [words["line"], words["project"], words["provider"], words["item"], words["amount"]],
+            "header": [words["line"], words["project"], words["provider"], words["item"], words["paid_amount"]],
             "rows": [
                 [str(line["line"]), line["project"], line["provider"], line["sku"], f"-{line['amount']}"]
                 for line in frozen["lines"]

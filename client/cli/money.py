@@ -28,7 +28,9 @@ def usage(
     group_by: Annotated[
         str,
         typer.Option(
-            help=N_("project, department, provider, sku, resource, region, zone, node, job, user, day, hour or line.")
+            help=N_(
+                "project, department, provider, sku, resource, region, zone, node, job, task, hardware, user, day, hour or line."
+            )
         ),
     ] = "",
     records: Annotated[bool, typer.Option("--records", help=N_("The usage records themselves."))] = False,
@@ -131,6 +133,28 @@ def download(
         if target is not None and not target.is_dir()
         else (target or Path()) / f"{name}.{'focus.csv' if kind == 'focus' else kind}"
     )
+    file.write_bytes(body)
+    session.emit({"path": str(file), "size_bytes": len(body)})
+    session.say(str(file))
+
+
+@invoice.command("statement", help=N_("Save a month's statement, or its split bill by department and project."))
+def statement(
+    ctx: typer.Context,
+    month: Annotated[str, typer.Argument(metavar="MONTH", help=N_("A month, such as 2026-10."))],
+    target: Annotated[
+        Optional[Path], typer.Argument(metavar="DST", help=N_("The file or folder; default: here."))
+    ] = None,
+    kind: Annotated[str, typer.Option(help=N_("monthly or split."))] = "monthly",
+    form: Annotated[str, typer.Option("--format", help=N_("csv or xlsx."))] = "xlsx",
+    by: Annotated[str, typer.Option(help=N_("item or instance."))] = "item",
+    per: Annotated[str, typer.Option(help=N_("month, day or hour."))] = "month",
+) -> None:
+    session = of(ctx)
+    if kind not in ("monthly", "split") or form not in ("csv", "xlsx"):
+        raise typer.BadParameter(t("--kind is monthly or split, --format is csv or xlsx."))
+    body = session.portal.money.statement(month, kind, form, by=by, per=per)
+    file = target if target is not None and not target.is_dir() else (target or Path()) / f"{month}-{kind}.{form}"
     file.write_bytes(body)
     session.emit({"path": str(file), "size_bytes": len(body)})
     session.say(str(file))

@@ -41,7 +41,7 @@ def test_an_invoice_is_listed_shown_saved_and_verified(live: Speak, ada: Any, in
     shown = command("invoice", "show", name)
     for word in (invoice.number, "Sol Power", "card-hour"):
         assert word in shown.out
-    for kind, beginning in (("pdf", b"%PDF-"), ("csv", b""), ("json", b"{")):
+    for kind, beginning in (("pdf", b"%PDF-"), ("csv", b""), ("json", b"{"), ("xlsx", b"PK"), ("focus", b"BilledCost")):
         file = tmp_path / f"bill.{kind}"
         said = command("invoice", "download", name, str(file), "--format", kind)
         assert said.exit == 0, said
@@ -54,6 +54,20 @@ def test_an_invoice_is_listed_shown_saved_and_verified(live: Speak, ada: Any, in
     assert (proof.exit, proof.lines[0]["ok"]) == (0, True)
     assert "matches" in command("invoice", "verify", invoice.number).out
     assert command("invoice", "verify", "NOBODY-1").exit == 209
+
+
+def test_a_month_s_statements_are_saved(live: Speak, ada: Any, invoice: Any, tmp_path: Path) -> None:
+    command = live(ada)
+    for kind in ("monthly", "split"):
+        said = command(
+            "invoice", "statement", "2026-10", str(tmp_path), "--kind", kind, "--format", "csv", "--per", "day"
+        )
+        assert said.exit == 0, said
+        rows = list(csv.reader((tmp_path / f"2026-10-{kind}.csv").read_text(encoding="utf-8-sig").splitlines()))
+        assert len(rows) >= 2
+    assert command("invoice", "statement", "2026-10", str(tmp_path)).exit == 0
+    assert (tmp_path / "2026-10-monthly.xlsx").read_bytes().startswith(b"PK")
+    assert command("invoice", "statement", "2026-10", "--kind", "weekly").exit == 2
 
 
 def test_a_month_is_grouped(live: Speak, ada: Any, invoice: Any) -> None:
