@@ -324,6 +324,8 @@ def test_camt_without_details_or_amounts():
         with pytest.raises(InvalidInput) as refused:
             bank_files.read(statement(inner), default_currency="CNY")
         assert refused.value.errors[0].path == "entry 1"
+    debit = statement("<NtryRef>X2</NtryRef><Amt Ccy='EUR'>5.00</Amt>").replace(b"CRDT", b"DBIT")
+    assert bank_files.read(debit, default_currency="CNY").credits == ()
     for data in (b"<a", b"<a/>", b"<!DOCTYPE a><a/>"):
         with pytest.raises(InvalidInput):
             bank_files.read(data, default_currency="CNY")

@@ -13,7 +13,7 @@ from billing.models import CreditNote, Invoice
 from billing.selectors import balances
 from billing.selectors import credit_notes as stored
 from billing.services import credit_notes, grants, invoices, wallets
-from portal.kit.errors import Conflict
+from portal.kit.errors import Conflict, InvalidInput
 from portal.kit.money import Money
 from portal.outbox.models import OutboxMessage
 from tests.billing.books import a_tenant, case, october, rated
@@ -298,6 +298,25 @@ def test_credits_go_by_priority_then_expiry_then_age_and_never_after_their_time(
     assert not gone.uses.exists()
     assert balances.of("platform", AccountKind.PROMO_COST, "CNY") == -1700
     assert account(tenant, AccountKind.CREDIT) == "7.00"
+    proved(tenant)
+
+
+def test_what_is_no_grant_is_refused():
+    tenant = a_tenant()
+    with pytest.raises(InvalidInput):
+        give(tenant, 0, "nothing")
+    with pytest.raises(InvalidInput):
+        give(tenant, 1, "late", expires_at=datetime(2026, 10, 1, tzinfo=UTC))
+    with pytest.raises(InvalidInput):
+        give(tenant, 1, "first", priority=101)
+    hours = {"organisation_id": tenant.id, "giver_id": tenant.id, "reason": "x", "by": "usr_staff", "now": NOW}
+    for resource, quantity in (("network_byte", 1), ("core", 0)):
+        with pytest.raises(InvalidInput):
+            grants.give_hours(**hours, resource=resource, qty_us=quantity)
+    assert grants.expire(now=NOW) == 0
+    give(tenant, 100, "soon", expires_at=NOW)
+    assert (grants.expire(now=NOW), grants.expire(now=NOW)) == (1, 0)
+    assert account(tenant, AccountKind.CREDIT) == "0.00"
     proved(tenant)
 
 
