@@ -124,10 +124,12 @@ class Bench:
         self.sol, self.url, self.suite, self.folder = sol, url, suite, folder
         a_zone()
 
-    def measured(self, kind: type[Honest], *, claimed_cores: int = 1000) -> tuple[Node, Fingerprint]:
+    def measured(
+        self, kind: type[Honest], *, claimed_cores: int = 1000, short: bool = False
+    ) -> tuple[Node, Fingerprint]:
         node = a_node(self.sol, measured=False, capacity=False)
         Node.objects.filter(id=node.id).update(secret_hash=ids.digest(SECRET), boot_id="boot-1", incarnation=1)
-        asyncio.run(self._tell(kind, node.public_id, claimed_cores))
+        asyncio.run(self._tell(kind, node.public_id, claimed_cores, short))
         node.refresh_from_db()
         return node, node.fingerprints.latest("id")
 
@@ -139,11 +141,11 @@ class Bench:
                 return row
         pytest.fail(f"an honest node was refused {TRIES} times: {row.reason}")
 
-    async def _tell(self, kind: type[Honest], node: str, cores: int) -> None:
+    async def _tell(self, kind: type[Honest], node: str, cores: int, short: bool) -> None:
         portal = Portal(self.url, node, SECRET)
         sender = {"boot_id": "boot-1", "incarnation": 1}
         try:
-            gauge = kind(portal, sender, cores_milli=1000, short=False, folder=self.folder)
+            gauge = kind(portal, sender, cores_milli=1000, short=short, folder=self.folder)
             gauge.suite = self.suite
             made = await gauge.report(0)
             hardware = replace(probe.hardware(1000, self.folder, ()), cores_milli=cores)
@@ -175,6 +177,16 @@ def test_twice_the_cores_and_twice_the_figures_gain_nothing(bench: Bench) -> Non
     for liar in (Doubled, Unbound):
         refused = bench.measured(liar)[1]
         assert (refused.state, refused.reason) == ("refused", "claim_above_measured")
+
+
+def test_the_short_suite_is_accepted_where_it_may_be(bench: Bench, settings: Any) -> None:
+    settings.IDLEWILD_UNCHECKED_FINGERPRINTS = True
+    bench.suite = replace(bench.suite, short=True)
+    row = bench.measured(Honest, short=True)[1]
+    assert (row.state, row.reason, row.short) == ("accepted", "", True)
+    assert {run.kind for run in row.runs.all()} == {"gemm", "memory", "stream"}
+    settings.IDLEWILD_UNCHECKED_FINGERPRINTS = False
+    assert bench.measured(Honest, short=True)[1].reason == "not_checked"
 
 
 def test_work_that_was_not_done_cannot_be_shown(bench: Bench) -> None:
