@@ -20,8 +20,8 @@ from portal.accounts.services.sign_up import sign_up  # noqa: E402
 from scheduling.services import links  # noqa: E402
 
 CREDIT_MINOR = 1_000_000_00
-PRICES = {"east": "0.500", "north": "0.100", "south": "0.120", "west": "0.101"}
-"""East holds the data, north is the cheapest, west nearly so."""
+PRICES = {"east": "0.500", "north": "0.100", "south": "0.160", "west": "0.130"}
+"""East holds the data, north is the cheapest, west next."""
 RTT_US, MBPS = 40_000, 300
 
 
