@@ -37,10 +37,21 @@ def turn(*, clock: Callable[[], datetime]) -> list[CycleResult]:
         now = clock()
         if not leader.lead(holder=leader.myself(getpid()), now=now):
             break
-        results.append(cycle.run(now=now, clock=clock, asleep=_ASLEEP, asked=_asked(now)))
+        results.append(cycle.run(now=now, clock=_leading(clock), asleep=_ASLEEP, asked=_asked(now)))
         if not results[-1].full:
             break
     return results
+
+
+def _leading(clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """The clock of a cycle, which is read at each commit: a long cycle goes on leading."""
+
+    def read() -> datetime:
+        now = clock()
+        leader.lead(holder=leader.myself(getpid()), now=now)
+        return now
+
+    return read
 
 
 def _asked(now: datetime) -> asking.Asked:
