@@ -319,7 +319,7 @@ def test_money_has_no_float() -> None:
 
 def test_no_model_has_a_float() -> None:
     found(
-        [str(path) for path in python_files() if "FloatField" in text(path)],
+        [str(path) for path in python_files() if "models.FloatField" in text(path)],
         "store whole numbers with their unit in the name",
     )
 

@@ -82,7 +82,7 @@ def of_month(root: Organisation, month: str) -> list[SplitBill]:
         .order_by("number")
     )
     if not issued:
-        raise NotFound(f"no invoice of {month} was issued yet")
+        raise NotFound(_("No invoice of %(month)s was issued yet.") % {"month": month})
     rules = _rules(owners, month)
     return [
         _bill(month, code, [invoice for invoice in issued if invoice.currency == code], owners, rules)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import gettext as _
+
 from billing.domain import allocation, energy, statement
 from billing.domain.invoicing import InvoiceState
 from billing.domain.metering import Resource, cut, hour_marks
@@ -90,7 +92,7 @@ def monthly(tenant: Organisation, month: str, *, by: str = "item", per: str = "m
     issued = Invoice.objects.filter(organisation=tenant, period__month=month).exclude(state__in=gone)
     found = list(issued.select_related("period", "organisation").order_by("number"))
     if not found:
-        raise NotFound(f"no invoice of {month} was issued yet")
+        raise NotFound(_("No invoice of %(month)s was issued yet.") % {"month": month})
     rows = [row for invoice in found for row in _of_invoice(invoice, by, per)]
     return rows if zero else [row for row in rows if row.amount_minor]
 

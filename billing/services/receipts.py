@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from billing.domain import wording
 from billing.domain.ledger import AccountKind
 from billing.gateways import pdf
@@ -23,7 +25,7 @@ def receipt(invoice: Invoice, *, language: str) -> bytes:
     )  # fmt: skip
     rows = list(paid.select_related("txn").order_by("txn__at", "id"))
     if not rows:
-        raise NotFound("nothing was paid on this invoice yet")
+        raise NotFound(_("Nothing was paid on this invoice yet."))
     words, frozen = wording.statement_words(language), documents.frozen_of(invoice)
     total = sum(row.amount_minor for row in rows)
 

@@ -7,6 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from billing.domain import wording
 from billing.gateways import xlsx
 from billing.gateways.xlsx import Sheet
@@ -76,7 +78,8 @@ def file(
 ) -> bytes:
     """A statement of a month as a file. NotFound for a kind or format that is none, or a month without invoice."""
     if kind not in KINDS or format not in FORMATS:
-        raise NotFound(f"statements are {', '.join(KINDS)} as {', '.join(FORMATS)}")
+        known = {"kinds": ", ".join(KINDS), "formats": ", ".join(FORMATS)}
+        raise NotFound(_("Statements are %(kinds)s, as %(formats)s.") % known)
     if kind == "monthly":
         columns: Sequence[str] = MONTHLY
         rows = monthly_rows(tenant, month, by=by, per=per, zero=zero, language=language)

@@ -9,6 +9,8 @@
 
 from datetime import datetime
 
+from django.utils.translation import gettext as _
+
 from portal.kit.errors import Unavailable
 from portal.outbox.services import put
 from scheduling.domain.attempt import LIVE, AttemptState
@@ -42,7 +44,8 @@ def arrived(*, attempt: str, address: str) -> None:
     Attempt.objects.filter(id=mine.id).update(address=address)
     there = [one for one in members(mine) if one.state != AttemptState.ASSIGNED and one.address]
     if len(there) < many:
-        raise Unavailable(f"{len(there)} of {many} members have arrived: ask again", code="GANG_WAITS")
+        sentence = _("%(there)s of %(many)s members have arrived: ask again.")
+        raise Unavailable(sentence % {"there": len(there), "many": many}, code="GANG_WAITS")
 
 
 def environment(attempt: Attempt, spec: TaskSpec) -> dict[str, str]:

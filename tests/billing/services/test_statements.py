@@ -246,7 +246,7 @@ def pdf_text(data):
 
 def test_a_receipt_lists_what_was_paid_and_what_is_open(tenant):
     invoice = used(tenant)
-    with pytest.raises(NotFound, match="nothing was paid"):
+    with pytest.raises(NotFound, match="Nothing was paid"):
         receipts.receipt(invoice, language="en")
     for reference, minor in (("b1", 300), ("b2", 200)):
         invoice = invoices.record_payment(
