@@ -19,7 +19,7 @@ from frontend.presenters import figures, insight, money_lines
 from frontend.presenters.topics import topics_of
 from portal import clock
 from portal.kit.money import Money
-from scheduling.selectors import spending
+from scheduling.selectors import insights as attempts
 
 SHOWN = 8
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -55,8 +55,8 @@ def index(request: PageRequest) -> HttpResponse:
         "figures": totals(lines, home.currency),
         "topics": topics_of(home),
         "insight": (lambda: insight.view(insights.of_month(home, month))) if month in known else {},
-        "elsewhere": (lambda: spending.elsewhere(home, month, today=today)[:SHOWN]) if month in known else [],
-        "idle": (lambda: spending.idle(home, month)) if month in known else [],
+        "elsewhere": (lambda: attempts.elsewhere(home, month, today=today)[:SHOWN]) if month in known else [],
+        "idle": (lambda: attempts.idle(home, month)) if month in known else [],
         "downloads": downloads(month, by, known.get(month)),
     }
     return show(request, "usage/index", context)

@@ -174,10 +174,14 @@ TENANT = {
     "invoices": "/invoices",
     "invoice": "/invoices/INVOICE",
     "invoice-line": "/invoices/INVOICE/lines/1",
+    "wallet": "/wallet",
+    "budgets": "/budgets",
+    "payments": "/payments",
     "projects": "/projects",
     "members": "/settings/members",
     "api-keys": "/settings/keys",
     "secrets": "/settings/secrets",
+    "webhooks": "/settings/webhooks",
     "organisation": "/settings/organisation",
     "profile": "/settings/profile",
     "password": "/accounts/password/change/",
@@ -193,12 +197,17 @@ PROVIDER = {
     "node": "/provide/nodes/NODE",
     "offers": "/provide/offers",
     "offer": "/provide/offers/OFFER",
+    "earnings": "/provide/earnings",
+    "payouts": "/provide/payouts",
 }
 OPERATOR = {
     "fleet": "/operate/fleet",
     "queue": "/operate/queue",
     "all-jobs": "/operate/jobs",
     "organisations": "/operate/organisations",
+    "payment-rail": "/operate/rail",
+    "bank-transfers": "/operate/bank",
+    "invoice-desk": "/operate/invoices",
     "audit-trail": "/operate/audit",
 }
 

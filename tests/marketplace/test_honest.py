@@ -167,11 +167,15 @@ def of(row: Fingerprint) -> float:
 
 
 def test_twice_the_cores_and_twice_the_figures_gain_nothing(bench: Bench) -> None:
-    for _ in range(TRIES):  # beside other work of this machine two runs of one second differ
-        honest, twin = bench.accepted(Honest), bench.accepted(Honest, claimed_cores=2000)
-        if 0.85 <= of(twin) / of(honest) <= 1.15:
+    best = {1000: 0.0, 2000: 0.0}  # other work of this machine only ever slows a run down, so the best of each counts
+    for _ in range(TRIES):
+        for cores in best:
+            honest = bench.accepted(Honest, claimed_cores=cores)
+            best[cores] = max(best[cores], of(honest))
+        ratio = best[2000] / best[1000]
+        if 0.85 <= ratio <= 1.15:
             break
-    assert 0.85 <= of(twin) / of(honest) <= 1.15, "the node as a whole is what it is, whatever it says of its cores"
+    assert 0.85 <= ratio <= 1.15, "the node as a whole is what it is, whatever it says of its cores"
     assert {run.kind for run in honest.runs.all()} == set(honest.metrics["checked"]) == {"gemm", "memory", "stream"}
 
     for liar in (Doubled, Unbound):
