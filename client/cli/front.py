@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..models import Point, Quote, Row, money_text, text
-from ..words import t
+from ..words import N_, t
 from .session import plain
+
+CONFIDENCE = {"high": N_("high"), "medium": N_("medium"), "low": N_("low")}
 
 
 def seconds(value: Any) -> str:
@@ -130,13 +132,14 @@ def foreseen(quote: Quote) -> list[str]:
         if run.get("seconds") is None:
             said.append(t("Run time unknown: counted with {most}.", most=seconds(run.get("assumed_s"))))
         else:
+            sure = text(run.get("confidence"))
             said.append(
                 t(
                     "Run time from {n} earlier runs: {low} – {high}, confidence {sure}.",
                     n=run.get("runs"),
                     low=seconds(run.get("low_s")),
                     high=seconds(run.get("high_s")),
-                    sure=t(text(run.get("confidence"))),
+                    sure=t(CONFIDENCE.get(sure, sure)),
                 )
             )
     return said

@@ -10,6 +10,7 @@ import io
 import json
 import tarfile
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from scheduling.domain.attempt import Phase
 from scheduling.domain.demand import TaskSpec
 from scheduling.domain.spec_fields import SUPPORTED
 from scheduling.models import Artefact, Attempt, Job, NodeState, Task
-from scheduling.services import cycle, jobs, quotes
+from scheduling.services import checkpoints, cycle, jobs, quotes
+from scheduling.services.pieces import Part
 from tests.cast import Person
 from tests.factories.market import a_link, a_node, a_zone
 from tests.factories.running import Work
@@ -60,11 +62,12 @@ ELSEWHERE = {
     "max_duration": "tests/agent/test_node.py::test_why_a_job_ended",
     "outputs.required": "tests/scheduling/services/test_reports.py::test_a_required_output_that_is_not_there_fails_the_attempt",
     "network.mode": "tests/agent/test_selftest.py::test_full",
+    "placement.slack": "tests/scheduling/services/test_shifting.py::test_it_waits_no_longer_than_its_slack_and_its_deadline_allow",
     "placement.preset": "tests/scheduling/domain/test_presets.py::test_what_is_written_wins_and_the_expanded_spec_says_the_same",
     "resources.image_id": "tests/scheduling/domain/test_spec.py::test_a_wrong_value_is_answered_with_its_code_place_and_hint",
 }
 # Groups: their parts are named one by one. Words for people: stored and shown again.
-GROUPS = {"budget", "placement", "resources", "resources.job_recovery", "retry", "on_disconnect", "network", "inputs", "outputs"}  # fmt: skip
+GROUPS = {"budget", "placement", "resources", "resources.job_recovery", "retry", "on_disconnect", "network", "checkpoint", "inputs", "outputs"}  # fmt: skip
 SHOWN = {"inputs.name", "inputs.description", "outputs.description"}
 
 
@@ -158,6 +161,36 @@ def test_the_agent_is_told_what_the_tenant_wrote(ada: Person, sol: Person) -> No
     assert [(o.name, o.path, o.kind, o.required) for o in told.outputs] == [
         ("best", "/job/out", wire.FileKind.DIRECTORY, True)
     ]
+
+
+@proves("network.hosts")
+def test_the_agent_is_told_which_hosts_the_job_may_reach(ada: Person, sol: Person) -> None:
+    now = clock.now()
+    a_node(sol, now=now - timedelta(hours=1))
+    hosts = ["hub.example.org:443", "mirror.example.org:8443"]
+    open_to = submit(ada, now=now, network={"mode": "allow", "hosts": hosts})
+    assert accepted(placed(open_to, now=now)).egress == tuple(hosts)
+    closed = submit(ada, now=now)
+    assert accepted(placed(closed, now=now)).egress == ()
+
+
+@proves("checkpoint.path", "checkpoint.interval", "checkpoint.keep")
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_agent_is_told_what_to_store_and_as_many_are_kept_as_the_tenant_says(
+    ada: Person, sol: Person, keep: int
+) -> None:
+    now = clock.now()
+    a_node(sol, now=now - timedelta(hours=1))
+    wish = {"path": "/job/ckpt", "interval": "7m", "keep": keep}
+    work = placed(submit(ada, now=now, checkpoint=wish), now=now)
+    assert accepted(work).checkpoint == wire.CheckpointPlan("/job/ckpt", 420_000)
+    work.report(Phase.RUN, now)
+    for number in (1, 2, 3):
+        data = b"state of %d" % number
+        digest = sha256(data).hexdigest()
+        part = Part(0, data, digest, len(data), digest)
+        checkpoints.upload(attempt=work.fresh(), number=number, part=part, age=timedelta(0), now=clock.now())
+    assert [row.number for row in checkpoints.offered(task=work.task)] == [3, 2][:keep]
 
 
 # --- what reaches the bill -------------------------------------------------------------------------------------------------
