@@ -183,7 +183,9 @@ def test_the_agent_is_told_what_to_store_and_as_many_are_kept_as_the_tenant_says
     a_node(sol, now=now - timedelta(hours=1))
     wish = {"path": "/job/ckpt", "interval": "7m", "keep": keep}
     work = placed(submit(ada, now=now, checkpoint=wish), now=now)
-    assert accepted(work).checkpoint == wire.CheckpointPlan("/job/ckpt", 420_000)
+    told = accepted(work)
+    assert told.checkpoint == wire.CheckpointPlan("/job/ckpt", 420_000)
+    work.secret = told.lease_secret
     work.report(Phase.RUN, now)
     for number in (1, 2, 3):
         data = b"state of %d" % number
