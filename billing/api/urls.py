@@ -26,9 +26,7 @@ urlpatterns = [
     path("allocation-rules", statements.Rules.as_view()),
     path("allocation-rules/<str:public_id>/end", statements.EndedRule.as_view()),
     path("operator/fapiao.csv", statements.OperatorFapiao.as_view()),
-    re_path(
-        r"^operator/fapiao/(?P<public_id>fap_\w+)/(?P<deed>issued|refused|reversed)$", statements.FapiaoDeed.as_view()
-    ),
+    re_path(r"^operator/fapiao/(?P<public_id>\w+)/(?P<deed>issued|refused|reversed)$", statements.FapiaoDeed.as_view()),
     path("balance", tenant.Balance.as_view()),
     path("earnings", provider.Earnings.as_view()),
     path("wallet", wallet.Wallet.as_view()),

@@ -14,6 +14,7 @@ PLACEHOLDERS = {
     "token": "nothing",
     "number": "1",
     "n": "1",
+    "month": "2026-10",
 }
 
 
@@ -66,7 +67,7 @@ def _regex(pattern: str) -> str:
         name, inner = match[1], match[2]
         if "|" in inner:
             return inner.split("|")[0]
-        if re.fullmatch(r"\\d\S*|\[0-9\]\S*", inner):
+        if name not in PLACEHOLDERS and re.fullmatch(r"\\d\S*|\[0-9\]\S*", inner):
             return "1"
         return PLACEHOLDERS.get(name) or "nothing"
 

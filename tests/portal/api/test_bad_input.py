@@ -18,7 +18,7 @@ from django.db import transaction
 from billing.domain import bank_files
 from billing.models import HostedPage, Payment, Payout
 from billing.selectors import bank
-from billing.services import bank_transfers, budgets, credit_notes, usage
+from billing.services import allocations, bank_transfers, budgets, credit_notes, fapiao, usage
 from portal import clock
 from portal.accounts.models import ApiKey, Project
 from portal.accounts.services import keys, secrets, webhooks
@@ -40,7 +40,7 @@ BUSINESSES = ("accounts", "marketplace", "scheduling", "billing")
 MAY_MOVE = {"ApiKey.last_used_at", "User.last_login"}
 MADE_ON_DEMAND = {"InvoiceDocument"}  # the first reader of a PDF has it printed
 # Seen by every tenant, by decision: places and what is for sale.
-OPEN = re.compile(r"/regions/|^/api/v1/offers/[^:]+$|/fingerprints$")
+OPEN = re.compile(r"/regions/|^/api/v1/capacity/|^/api/v1/offers/[^:]+$|/fingerprints$")
 
 
 @pytest.fixture
@@ -67,6 +67,13 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
     note = credit_notes.issue(
         invoice=invoice, total=Money(1, "CNY"), reason="x", reference="of the tests", by="usr_staff", now=now
     )
+    asked = fapiao.request(
+        invoice=invoice, kind="normal", buyer_name="Moss", buyer_code="91110000600037341L", by=ada.id, now=now
+    )
+    rule = allocations.set_rule(
+        organisation=ada.organisation, name="", source_kind="department", source="Platform", method="equal", weights=[],
+        from_month="2026-12", by=ada.id, now=now,
+    )  # fmt: skip
     budget = budgets.set_budget(
         organisation_id=ada.organisation.id, scope="organisation", amount=Money(10_000, "CNY"), by=ada.id, now=now
     )
@@ -86,10 +93,10 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
     )
     ben = a_member(ada, "ben@example.org", "developer")
     told = webhooks.create(organisation=ada.organisation, url="https://x.org", types=[], by=ada.id, now=now)
-    sent = webhooks.test(endpoint=told.endpoint, by=ada.id, now=now)
+    delivery = webhooks.test(endpoint=told.endpoint, by=ada.id, now=now)
     return {
         "webhooks": told.endpoint.public_id,
-        "webhook-deliveries": sent.public_id,
+        "webhook-deliveries": delivery.public_id,
         "organisations": ada.organisation.slug,
         "projects": vision.slug,
         "members": ben.id,
@@ -97,12 +104,16 @@ def own(ada: Person, settings: Any) -> dict[str, str]:
         "secrets": "HUB",
         "errors": "not_found",
         "regions": node.zone.region.slug,
+        "capacity": node.zone.region.slug,
+        f"capacity/{node.zone.region.slug}": node.zone.slug,
         "offers": node.offers.get().public_id,
         "nodes": node.public_id,
         "quotes": quote.public_id,
         "jobs": job.public_id,
         "artefacts": kept.public_id,
         "invoices": invoice.public_id,
+        "fapiao": asked.public_id,
+        "allocation-rules": rule.public_id,
         "budgets": budget.public_id,
         "credit-notes": note.public_id,
         "bank-transfers": transfer.public_id,

@@ -6,17 +6,23 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from django.db.models import Model
 from django.test import Client
 
 from agent import protocol as wire
+from billing.models import AllocationRule, FapiaoRequest, Invoice, InvoiceDocument
+from billing.services import allocations
+from marketplace.models import CheckedRun
+from marketplace.services import challenges
 from portal import clock
-from portal.accounts.models import Membership
+from portal.accounts.models import Membership, Organisation
 from portal.api.codes import CODES
+from portal.audit.models import AuditEvent
 from scheduling.models import Artefact
 from scheduling.services import artefacts, jobs
 from tests.cast import Person, a_member, a_newcomer
 from tests.factories.hardware import SomeHardware, cards
-from tests.factories.market import an_invited
+from tests.factories.market import a_node, an_invited
 from tests.factories.running import a_running, an_output
 from tests.factories.work import a_job
 from tests.scheduling.services.works import submit
@@ -113,7 +119,6 @@ def test_we_answer_with_json(ada: Person) -> None:
 
 def test_an_output_that_is_gone_and_one_that_was_not_asked_for(ada: Person, sol: Person) -> None:
     from portal.kit.errors import Conflict, NotFound
-    from tests.factories.market import a_node
 
     now = clock.now()
     work = a_running(ada, a_node(sol), now=now - timedelta(seconds=5), outputs=(an_output(),))
@@ -182,3 +187,104 @@ def test_an_invoice_that_was_paid_is_not_voided(ada: Person) -> None:
     assert paid.value.code == "invoice_has_payments"
     invoice.refresh_from_db()
     assert invoice.state == "partially_paid"
+
+
+USCC = "91110000600037341L"
+
+
+def billed(organisation: Organisation, **values: Any) -> Invoice:
+    """The October of an organisation that used one card for an hour."""
+    from billing.services import usage
+    from tests.billing.books import a_fact, october
+
+    fact = a_fact(organisation, attempt_ref=f"att_{organisation.id}", seconds=3600, **values)
+    usage.record(fact=fact, now=fact.ended_at)
+    return october(organisation)
+
+
+def rows(model: type[Model]) -> list[Any]:
+    """All that a table says, with the count of deeds in the audit trail."""
+    return [AuditEvent.objects.count(), *model._default_manager.order_by("pk").values()]
+
+
+def test_a_cost_is_shared_by_one_rule_at_a_time(ada: Person) -> None:
+    web, address = ada.web(), "/api/v1/allocation-rules"
+    body = {"source_kind": "department", "source": "Platform", "method": "equal", "from_month": "2026-12"}
+    first = web.post(address, body, format="json")
+    assert first.status_code == 201, first.content
+    before = rows(AllocationRule)
+    refused(web.post(address, body | {"method": "usage"}, format="json"), 409, "rule_exists")
+    assert rows(AllocationRule) == before
+    assert web.post(f"{address}/{first.json()['id']}/end", {"month": "2027-01"}, format="json").status_code == 200
+    assert web.post(address, body | {"from_month": "2027-01"}, format="json").status_code == 201
+
+
+def test_a_rule_neither_begins_nor_ends_in_a_month_that_is_closed(ada: Person) -> None:
+    from billing.selectors import splits
+    from tests.billing.books import AFTER_OCTOBER
+
+    web, address = ada.web(), "/api/v1/allocation-rules"
+    body = {"source_kind": "department", "source": "Research", "method": "equal", "from_month": "2026-09"}
+    rule = allocations.set_rule(
+        organisation=ada.organisation, **body, name="", weights=[("Vision", 1)], by=ada.id, now=AFTER_OCTOBER
+    )
+    billed(ada.organisation)
+    before, bills = rows(AllocationRule), splits.of_month(ada.organisation, "2026-10")
+    closed = {"source": "Platform", "from_month": "2026-10"}
+    refused(web.post(address, body | closed, format="json"), 409, "month_is_closed")
+    refused(web.post(f"{address}/{rule.public_id}/end", {"month": "2026-10"}, format="json"), 409, "month_is_closed")
+    assert rows(AllocationRule) == before
+    assert splits.of_month(ada.organisation, "2026-10") == bills
+
+
+def test_a_fapiao_is_asked_for_once(ada: Person) -> None:
+    web, address = ada.web(), f"/api/v1/invoices/{billed(ada.organisation).public_id}/fapiao"
+    assert web.post(address, {"buyer_name": "Moss", "buyer_code": USCC}, format="json").status_code == 201
+    before = rows(FapiaoRequest)
+    refused(web.post(address, {"buyer_name": "Other", "buyer_code": USCC}, format="json"), 409, "fapiao_exists")
+    assert rows(FapiaoRequest) == before
+
+
+@pytest.mark.parametrize("why", ["dollars", "free", "void"])
+def test_some_invoices_get_no_fapiao(db: None, why: str) -> None:
+    from billing.services import invoices
+    from tests.billing.books import AFTER_OCTOBER
+
+    currency = "USD" if why == "dollars" else "CNY"
+    person = a_newcomer("d@example.org", "Dunes", currency=currency)
+    invoice = billed(person.organisation, currency=currency, unit_price_micro=0 if why == "free" else 4_000_000)
+    if why == "void":
+        invoice = invoices.void(invoice=invoice, reason="wrong", by="usr_x", now=AFTER_OCTOBER)
+    address, before = f"/api/v1/invoices/{invoice.public_id}/fapiao", rows(FapiaoRequest)
+    body = {"buyer_name": "Dunes", "buyer_code": USCC}
+    refused(person.web().post(address, body, format="json"), 409, "fapiao_impossible")
+    assert rows(FapiaoRequest) == before
+    assert person.web().get(address).json()["items"] == []
+
+
+def test_an_e_invoice_needs_both_countries(settings: Any, db: None) -> None:
+    settings.IDLEWILD_ISSUER_COUNTRY, settings.IDLEWILD_ISSUER_TAX_ID = "FR", "FR40303265045"
+    person = a_newcomer("e@example.org", "Elm", currency="EUR")
+    invoice = billed(person.organisation, currency="EUR")
+    before = rows(InvoiceDocument)
+    answer = person.web().get(f"/api/v1/invoices/{invoice.public_id}.xml")
+    refused(answer, 409, "e_invoice_incomplete")
+    assert "country of the organisation" in answer.json()["detail"]
+    assert rows(InvoiceDocument) == before
+
+
+def test_a_node_has_its_own_benchmark_runs_only(sol: Person) -> None:
+    own, other = a_node(sol), a_node(sol)
+    run = challenges.begin(node=other, kind=challenges.Kind.STREAM, expected=1.0, short=True, now=clock.now()).public_id
+    client, before = Client(), rows(CheckedRun)
+    headers = {
+        wire.HEADER_WIRE: "1",
+        "Authorization": wire.authorization(own.public_id, "node-secret-of-the-tests"),
+    }
+    said = {"boot_id": "boot-1", "incarnation": 1, "run": run}
+    for path, body in ((wire.COMMIT_RUN, said | {"root": "a" * 64}), (wire.SHOW_RUN, said | {"opened": []})):
+        refused(client.post(path, body, content_type="application/json", headers=headers), 404, "run_not_found")
+    refused(client.get(wire.stream_path(run), headers=headers), 404, "run_not_found")
+    assert rows(CheckedRun) == before
+    headers["Authorization"] = wire.authorization(other.public_id, "node-secret-of-the-tests")
+    assert client.get(wire.stream_path(run), headers=headers).status_code == 200, "its own node gets it"
