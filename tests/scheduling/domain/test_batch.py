@@ -1,12 +1,13 @@
 """Equal questions are answered once; what nobody could take even empty is not asked again."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from scheduling.domain.asleep import ASK_AGAIN, MOST, Asleep
 from scheduling.domain.batch import Batch
 from scheduling.domain.columns import HEARD, KEPT, Row, build
 from scheduling.domain.placement import decide
-from scheduling.domain.request import Paths, Policy, Request
+from scheduling.domain.request import Path, Paths, Policy, Request
 from scheduling.domain.summaries import levels
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -50,6 +51,20 @@ def test_a_place_that_is_not_heard_or_kept_no_longer_holds() -> None:
     table.mark(table.of_node("a"), KEPT, False)
     table.mark(table.of_node("b"), HEARD, False)
     assert batch.decide("q", [request(1)], CHEAPEST).node == "a"
+
+
+def test_with_data_a_decision_holds_until_its_way_is_a_twentieth_longer() -> None:
+    table = build([row("a", 100), row("b", 200)])
+    paths = Paths({("west", "east"): Path(20_000, 800, 0)})
+    batch = Batch(table, paths, levels(table), explain=False)
+    brings = replace(request(1), data=(("west", 100_000_000),))
+    first = batch.decide("q", [brings], CHEAPEST)
+    paths.take([("west", 4_000_000)], "east")
+    assert batch.decide("q", [brings], CHEAPEST) is first
+    paths.take([("west", 2_000_000)], "east")
+    assert not batch.holds(first)
+    assert batch.decide("q", [brings], CHEAPEST) is not first
+    assert batch.decided == 2
 
 
 def test_a_hopeless_question_sleeps_until_an_offer_changes() -> None:
