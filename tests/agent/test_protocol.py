@@ -181,6 +181,20 @@ def _classes(hint: Any) -> list[type]:
         ("AssignmentSpec", {"outputs": [{"name": "a", "path": "/job/../x"}]}, "outputs[0].path", "below /job"),
         ("AssignmentSpec", {"outputs": [{"name": "a", "path": "x"}] * 2}, "outputs", "twice"),
         ("AssignmentSpec", {"inputs": [{"path": "x", "source": "https", "url": "ftp://x"}]}, "inputs[0].url", "https"),
+        ("AssignmentSpec", {"inputs": [{"path": "/job", "source": "portal"}]}, "inputs[0].path", "below /job"),
+        (
+            "AssignmentSpec",
+            {"checkpoint": {"path": "/etc", "interval_ms": 100}},
+            "checkpoint.path",
+            "below /job",
+        ),
+        ("AssignmentSpec", {"egress": ["hub.example.org"]}, "egress[0]", "wrong form"),
+        ("LinkReport", {"beacon_key": "xy"}, "beacon_key", "32 hex digits"),
+        ("LinkReport", {"links": [{"region": "west", "rtt_us": 5}] * 2}, "links", "a region twice"),
+        ("MetricBatch", {"samples": [{"age_ms": -1}]}, "samples[0].age_ms", "from 0"),
+        ("CommitRun", {"root": "0" * 63}, "root", "characters"),
+        ("BeginRun", {"kind": "dance"}, "kind", "one of gemm"),
+        ("BeginRun", {"expected": float("inf")}, "expected", "finite"),
         ("AssignmentSpec", {"envs": {"A B": "x"}}, "envs.A B", "allowed name"),
     ],
 )
@@ -196,6 +210,13 @@ def test_numbers_must_be_finite() -> None:
     report["metrics"][0]["value"] = float("nan")
     with pytest.raises(BadMessage, match="finite"):
         wire.FingerprintReport.from_wire(report)
+
+
+def test_the_working_directory_itself_comes_only_as_an_archive() -> None:
+    whole = {"path": "/job", "source": "content", "content": "aGk=", "unpack": True}
+    assert wire.Input.from_wire(whole).path == "/job"
+    with pytest.raises(BadMessage, match="below /job"):
+        wire.Input.from_wire({**whole, "unpack": False})
 
 
 def test_a_body_that_is_no_object() -> None:
@@ -221,6 +242,11 @@ def test_signing_in() -> None:
 def test_paths() -> None:
     assert wire.log_path(ATTEMPT, wire.Stream.STDERR) == "/agent/v1/attempts/att_0001/logs/stderr"
     assert wire.output_path(ATTEMPT, "m") == "/agent/v1/attempts/att_0001/outputs/m"
+    assert [path(ATTEMPT) for path in (wire.accept_path, wire.report_path, wire.metrics_path, wire.finish_path)] == [
+        f"/agent/v1/attempts/att_0001/{name}" for name in ("accept", "report", "metrics", "finish")
+    ]
+    assert wire.checkpoint_path(ATTEMPT, "3") == "/agent/v1/attempts/att_0001/checkpoints/3"
+    assert wire.stream_path("run_0001") == "/agent/v1/runs/run_0001/stream"
     assert wire.input_path(ATTEMPT, 3) == "/agent/v1/attempts/att_0001/inputs/3"
     assert [wire.inside_job(p) for p in ("/job/a/./b", "a//b", "/a", "/job", "/job/", "..", "a/../b")] == [
         "a/b",
