@@ -183,8 +183,8 @@ def test_network_bytes_are_metered_only_where_there_is_a_network() -> None:
     assert (carried.count_milli, carried.qty_us) == (0, 42)
 
 
-def test_an_agent_meters_them(node: RealNode, portal: Peer) -> None:
-    """Nothing is reached (the address is private), so 0 bytes; but the resource is there."""
+def test_an_agent_meters_them(grouped: Ground, node: RealNode, portal: Peer) -> None:
+    """Nothing is reached (the address is private), so 0 bytes; but the resource is there. (As root: `grouped`.)"""
     attempt = portal.assign("echo ${https_proxy:-none}; sleep 1", egress=("127.0.0.1:9",))
     report = portal.finished(attempt)
     assert portal.log(attempt) == f"{egress.ADDRESS}\n"

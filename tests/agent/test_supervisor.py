@@ -123,6 +123,7 @@ def test_freeze_at_the_deadline_and_thaw_on_renewal(ground: Ground, start: Start
     job = start(ground, TICKS, deadline_ms=900)
     frozen = job.until(lambda f: f["frozen"])
     assert frozen["started"]
+    time.sleep(0.2)  # what it wrote before is on its way through the pipe
     said = job.said("stdout")
     time.sleep(0.5)
     later = job.status()
